@@ -1,4 +1,4 @@
-"""The admin API's commands on whole catalogs, and what a command may cost."""
+"""Admin commands on whole catalogs and their limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sfn.http.body import ADMIN_BODY_LIMITS, BodyLimitMiddleware, BodyLimits
 from tests.integration.listening import CHUNKED, Service, answer, assert_problem, chunk, listening, request
 from tests.integration.operating import Office, got, operating, posted, table
 
-# ── The operators' orders about whole catalogs: swept, retired, their files adopted, their brakes released.
+# ── Commands
 
 
 ORDERS = table("orders")
@@ -197,7 +197,7 @@ async def test_an_order_about_an_unknown_catalog_is_404(operator: httpx.AsyncCli
     assert "prod" in reply.json()["detail"]
 
 
-# ── What an operator's order may cost, and that it costs nothing before anybody knows that an operator sent it.
+# ── Limits and authentication
 
 
 REPLAY = "/admin/v1/dead-letters:replay"

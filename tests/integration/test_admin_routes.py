@@ -19,7 +19,7 @@ from tests.integration.listening import Service
 from tests.integration.operating import Office, client, got, operating, posted, table
 from tests.promises.inboxes import AT, pointer
 
-# ── The operators' routes: how things stand, dead letters found and dealt with, whole catalogs.
+# ── Status and dead letters
 
 
 ORDERS = table("orders")
@@ -300,7 +300,7 @@ async def test_every_route_needs_the_operators_token(operator: httpx.AsyncClient
     assert asked == 11
 
 
-# ── What operators' requests are answered that are not right: who may ask comes first, then what is wrong with what.
+# ── Wrong requests
 
 
 JSON = {"Content-Type": "application/json"}

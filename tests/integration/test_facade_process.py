@@ -1,4 +1,4 @@
-"""The facade behind a real server, as a process, and within the service."""
+"""The facade behind the server, as a process and in the service."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.integration.waiting import wait_for
 from tests.unit.certificates import Authority
 from tests.unit.faced import HOME, commit, shown
 
-# ── A facade behind the real server, byte for byte.
+# ── Facade behind the server
 
 
 MIB = 1 << 20
@@ -135,7 +135,7 @@ async def test_slow_readers_of_a_large_table_cost_little(root: Path, connect: Op
     assert more < 3 * large
 
 
-# ── `sfn facade` as a process of its own.
+# ── `sfn facade`
 
 
 SECRET = "a-token-of-readers"  # noqa: S105 - it opens nothing
@@ -229,7 +229,7 @@ def test_who_lets_everybody_read_is_told_so(root: Path, tmp_path: Path) -> None:
         assert facade.records("no token is configured: everyone who reaches the facade may read")
 
 
-# ── The facade of the service: what is published, as a catalog of its own.
+# ── Facade of the service
 
 
 FACADE = """\
@@ -246,7 +246,7 @@ async def fixture_world(tmp_path: Path) -> AsyncGenerator[Lake]:
         yield made
 
 
-async def get_facade_service(daemon: Daemon, path: str, **fields: str) -> httpx.Response:
+async def get_from_service(daemon: Daemon, path: str, **fields: str) -> httpx.Response:
     return await daemon.client.get(path, headers={**READER, **fields})
 
 
@@ -254,14 +254,14 @@ async def until_shown(daemon: Daemon, name: str, pointer: str) -> httpx.Response
     """Ask for a table until it is at a metadata file."""
     with anyio.fail_after(20):
         while True:
-            answer = await get_facade_service(daemon, f"{PREFIX}/sales/tables/{name}")
+            answer = await get_from_service(daemon, f"{PREFIX}/sales/tables/{name}")
             if answer.status_code == httpx.codes.OK and answer.json()["metadata-location"] == pointer:
                 return answer
             await anyio.sleep(0.05)
 
 
 async def listed(daemon: Daemon) -> list[str]:
-    answer = await get_facade_service(daemon, f"{PREFIX}/sales/tables")
+    answer = await get_from_service(daemon, f"{PREFIX}/sales/tables")
     return [one["name"] for one in answer.json().get("identifiers", [])]
 
 
@@ -270,13 +270,13 @@ async def test_what_is_published_is_shown_to_readers(world: Lake) -> None:
     world.commit("items")
     async with serving(configure(world, FACADE)) as daemon:
         await world.until_published("orders", "items")
-        assert (await get_facade_service(daemon, "/iceberg/v1/config")).json()["overrides"] == {"prefix": "prod"}
+        assert (await get_from_service(daemon, "/iceberg/v1/config")).json()["overrides"] == {"prefix": "prod"}
         with anyio.fail_after(20):
             # A row is settled after its file is there, and a listing is kept for a moment.
             while await listed(daemon) != ["items", "orders"]:  # noqa: ASYNC110 - no event crosses processes
                 await anyio.sleep(0.1)
-        first = await get_facade_service(daemon, f"{PREFIX}/sales/tables/orders")
-        again = await get_facade_service(
+        first = await get_from_service(daemon, f"{PREFIX}/sales/tables/orders")
+        again = await get_from_service(
             daemon, f"{PREFIX}/sales/tables/orders", **{"If-None-Match": first.headers["etag"]}
         )
         assert (first.status_code, again.status_code) == (200, 304)
@@ -285,11 +285,11 @@ async def test_what_is_published_is_shown_to_readers(world: Lake) -> None:
         told = await until_shown(daemon, "orders", pointer)
         assert told.json()["metadata"]["properties"]["gc.enabled"] == "false"
         directory = str(world.directory("orders")).replace("/", "%2F")
-        assert (await get_facade_service(daemon, f"{PREFIX}/dir/tables/{directory}")).content == told.content
-        assert (await get_facade_service(daemon, f"{PREFIX}/dir/tables/%2Fetc")).status_code == httpx.codes.FORBIDDEN
+        assert (await get_from_service(daemon, f"{PREFIX}/dir/tables/{directory}")).content == told.content
+        assert (await get_from_service(daemon, f"{PREFIX}/dir/tables/%2Fetc")).status_code == httpx.codes.FORBIDDEN
         # The inbox of the service lies beside the warehouse.
         inbox = f"{world.folder}/inbox".replace("/", "%2F")
-        assert (await get_facade_service(daemon, f"{PREFIX}/dir/tables/{inbox}")).status_code == httpx.codes.FORBIDDEN
+        assert (await get_from_service(daemon, f"{PREFIX}/dir/tables/{inbox}")).status_code == httpx.codes.FORBIDDEN
         page = (await daemon.client.get("/metrics")).text
         assert 'sfn_facade_requests_total{status="304"} 1.0' in page
         assert 'sfn_facade_requests_total{status="403"} 2.0' in page
@@ -302,7 +302,7 @@ async def test_only_its_readers_are_let_in_and_they_nowhere_else(world: Lake) ->
         for fields in ({}, {"Authorization": "Bearer an-operator"}, {"Authorization": ""}):
             answer = await daemon.client.get("/iceberg/v1/config", headers=fields)
             assert answer.status_code == httpx.codes.UNAUTHORIZED
-        assert (await get_facade_service(daemon, "/admin/v1/status")).status_code == httpx.codes.UNAUTHORIZED
+        assert (await get_from_service(daemon, "/admin/v1/status")).status_code == httpx.codes.UNAUTHORIZED
         sent = await daemon.client.post("/v1/events", headers=READER, json={"namespace": ["sales"], "name": "orders"})
         assert sent.status_code == httpx.codes.UNAUTHORIZED
 
@@ -314,13 +314,11 @@ async def test_a_table_elsewhere_is_not_shown_however_it_was_published(world: La
     more = f'{FACADE}roots = ["{world.folder}/warehouse/public"]\n'
     async with serving(configure(world, more)) as daemon:
         await world.until_published("orders")
-        assert (await get_facade_service(daemon, PREFIX)).json()["namespaces"] == [["dir"]]
-        answer = await get_facade_service(daemon, f"{PREFIX}/sales/tables/orders")
+        assert (await get_from_service(daemon, PREFIX)).json()["namespaces"] == [["dir"]]
+        answer = await get_from_service(daemon, f"{PREFIX}/sales/tables/orders")
         assert answer.status_code == httpx.codes.NOT_FOUND
         directory = str(world.directory("orders")).replace("/", "%2F")
-        assert (
-            await get_facade_service(daemon, f"{PREFIX}/dir/tables/{directory}")
-        ).status_code == httpx.codes.FORBIDDEN
+        assert (await get_from_service(daemon, f"{PREFIX}/dir/tables/{directory}")).status_code == httpx.codes.FORBIDDEN
 
 
 async def test_files_below_a_root_of_their_own_are_found(world: Lake) -> None:
@@ -340,4 +338,4 @@ async def test_files_below_a_root_of_their_own_are_found(world: Lake) -> None:
 
 async def test_there_is_none_without_its_role(world: Lake) -> None:
     async with serving(configure(world, FACADE), {"SFN_ROLES": "receiver,worker"}) as daemon:
-        assert (await get_facade_service(daemon, "/iceberg/v1/config")).status_code == httpx.codes.NOT_FOUND
+        assert (await get_from_service(daemon, "/iceberg/v1/config")).status_code == httpx.codes.NOT_FOUND

@@ -1,4 +1,4 @@
-"""What a gateway's client is answered, also behind a proxy."""
+"""Answers of a gateway to its clients, directly and behind a proxy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.real_catalog import IS_CI
 from tests.servers.found import installed
 from tests.servers.nginx import Nginx
 
-# ── What a gateway's client is answered: what the catalog said, byte for byte; or that it said nothing.
+# ── Answers
 
 
 COMMIT = "/v1/namespaces/a/tables/t"
@@ -382,7 +382,7 @@ def joined(chunks: bytes) -> bytes:
         body, chunks = body + chunks[: int(size, 16)], chunks[int(size, 16) + 2 :]
 
 
-# ── The proxies' files in `deploy/proxies`: what may change a table passes the gateway, all else goes to the catalog.
+# ── Proxies in `deploy/proxies`
 
 
 PROXIES = Path(__file__).parents[2] / "deploy" / "proxies"

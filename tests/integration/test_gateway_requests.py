@@ -1,4 +1,4 @@
-"""What a gateway sends to its catalog."""
+"""Requests from a gateway to its catalog."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.integration.gateways import ROOT, Catalog, Gate, Message, asked, catalog, gate, parted, saying, sized
 from tests.integration.listening import chunk
 
-# ── What a gateway's catalog is sent: the request as it came, byte for byte, but for what speaks of one connection.
+# ── Forwarded requests
 
 
 TARGETS = (
@@ -202,7 +202,7 @@ async def test_large_fields_pass_both_ways(gate: Gate) -> None:
     assert answer.value(b"x-large") == large.encode()
 
 
-# ── Whatever a request says, a gateway connects to its catalog and to nobody else, and sends it one request at most.
+# ── Malicious requests
 
 
 FORMS = (

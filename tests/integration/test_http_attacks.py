@@ -1,4 +1,4 @@
-"""Without a valid token nobody gets anything."""
+"""Requests without a valid token are rejected."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sfn.http.secrets import PartyTokens
 from sfn.http.senders import OPERATORS_PARTY, Keyring, Senders, anonymous_senders
 from tests.integration.lake import Lake, lake
 from tests.integration.listening import ETL, Reply, Service, answer, assert_problem, connected, listening, request
-from tests.integration.listening import EVENT as EVENT_RECEIVER_PAGES
+from tests.integration.listening import EVENT as CATALOG_EVENT
 from tests.integration.operating import Office
 from tests.integration.process import TOKEN, Daemon, configure, serving
 from tests.integration.waiting import until
 
-# ── Who shows no right token gets nothing, and no token or query string is told to anybody: the service as a process.
+# ── Requests without a valid token
 
 
 OTHER, ON_FILE, OPERATOR = "s3cret-of-the-other", "s3cret-on-file", "s3cret-of-operators"
@@ -193,7 +193,7 @@ async def test_what_a_body_holds_is_told_to_nobody_but_its_sender(site: Site) ->
     assert site.leaks() == []
 
 
-# ── Who may send without a token, and who may not: every web page that somebody opens beside the service could.
+# ── Requests from web pages
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "http://127.0.0.1:8085", "null"])
@@ -201,7 +201,7 @@ async def test_what_a_body_holds_is_told_to_nobody_but_its_sender(site: Site) ->
 async def test_without_senders_no_web_page_may_send_whatever_it_says_of_itself(path: str, origin: str) -> None:
     """It needs no permission to send plain text to whoever listens on its reader's machine."""
     service = Service(senders=anonymous_senders(["prod"]))
-    sent = request("Content-Type: text/plain", f"Origin: {origin}", path=path, body=EVENT_RECEIVER_PAGES, token=None)
+    sent = request("Content-Type: text/plain", f"Origin: {origin}", path=path, body=CATALOG_EVENT, token=None)
     async with listening(service.application()) as connect:
         reply = await answer(connect, sent)
     assert reply.status == 403
@@ -211,4 +211,4 @@ async def test_without_senders_no_web_page_may_send_whatever_it_says_of_itself(p
 
 async def test_a_token_is_enough_for_a_web_page_too() -> None:
     async with listening(Service().application()) as connect:
-        assert (await answer(connect, request("Origin: https://ours.example", body=EVENT_RECEIVER_PAGES))).status == 202
+        assert (await answer(connect, request("Origin: https://ours.example", body=CATALOG_EVENT))).status == 202

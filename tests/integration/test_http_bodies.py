@@ -1,4 +1,4 @@
-"""Bodies: too large, too slow, in pieces, signed or not."""
+"""Request bodies: size, speed, chunks and signatures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.integration.listening import (
 )
 from tests.integration.signing import HMAC, TEXT, fields, hooked, said, signers
 
-# ── Bodies byte by byte: too large, too slow, in pieces, of another length than was said.
+# ── Sizes, speeds and lengths
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ async def test_no_log_and_no_text_of_a_note_shows_a_body(service: Service, conne
     assert "s3cret" not in f"{logs}{service.inbox.taken}{service.inbox.kept}"
 
 
-# ── Bodies of senders that sign, giant, slow or compressed: nobody knows whose one is until all of it was read.
+# ── Signed bodies
 
 
 PATIENCE = 0.3
@@ -235,75 +235,65 @@ TOLD = EVENT[:-1] + b',"metadata_location":"s3://lake/orders/metadata/00001-x.me
 
 
 @pytest.fixture
-def service_receiver_signed_bodies() -> Service:
+def signed_service() -> Service:
     return Service(senders=signers())
 
 
 @pytest.fixture
-async def connect_receiver_signed_bodies(service_receiver_signed_bodies: Service) -> AsyncIterator[Open]:
-    async with listening(service_receiver_signed_bodies.application()) as connect:
+async def signed_connect(signed_service: Service) -> AsyncIterator[Open]:
+    async with listening(signed_service.application()) as connect:
         yield connect
 
 
 @pytest.fixture
-async def hasty_receiver_signed_bodies(service_receiver_signed_bodies: Service) -> AsyncIterator[Open]:
-    service_receiver_signed_bodies.deadline = DEADLINE
-    async with listening(service_receiver_signed_bodies.application()) as connect:
+async def signed_hasty(signed_service: Service) -> AsyncIterator[Open]:
+    signed_service.deadline = DEADLINE
+    async with listening(signed_service.application()) as connect:
         yield connect
 
 
-async def test_a_body_of_the_size_that_is_allowed_is_verified(
-    service_receiver_signed_bodies: Service, connect_receiver_signed_bodies: Open
-) -> None:
+async def test_a_body_of_the_size_that_is_allowed_is_verified(signed_service: Service, signed_connect: Open) -> None:
     largest = EVENT[:-1] + b" " * (LIMIT - len(EVENT)) + EVENT[-1:]
-    assert (await answer(connect_receiver_signed_bodies, hooked(largest))).status == 202
-    assert len(service_receiver_signed_bodies.inbox.taken) == 1
+    assert (await answer(signed_connect, hooked(largest))).status == 202
+    assert len(signed_service.inbox.taken) == 1
 
 
-async def test_a_giant_body_is_413_and_leaves_nothing_to_look_at(
-    service_receiver_signed_bodies: Service, connect_receiver_signed_bodies: Open
-) -> None:
+async def test_a_giant_body_is_413_and_leaves_nothing_to_look_at(signed_service: Service, signed_connect: Open) -> None:
     with capture_logs() as logs:
         replies = [
-            await answer(
-                connect_receiver_signed_bodies, request(*said(fields()), f"Content-Length: {LIMIT + 1}", token=None)
-            ),
-            await answer(
-                connect_receiver_signed_bodies, request(*said(fields()), f"Content-Length: {10**17}", token=None)
-            ),
-            await answer(connect_receiver_signed_bodies, HEAD + chunk(b" " * LIMIT) + chunk(EVENT)),
-            await answer(connect_receiver_signed_bodies, hooked(EVENT + b" " * LIMIT)),
+            await answer(signed_connect, request(*said(fields()), f"Content-Length: {LIMIT + 1}", token=None)),
+            await answer(signed_connect, request(*said(fields()), f"Content-Length: {10**17}", token=None)),
+            await answer(signed_connect, HEAD + chunk(b" " * LIMIT) + chunk(EVENT)),
+            await answer(signed_connect, hooked(EVENT + b" " * LIMIT)),
         ]
     for reply in replies:
         assert_problem(reply, 413)
-    assert not service_receiver_signed_bodies.inbox.entered.is_set()
+    assert not signed_service.inbox.entered.is_set()
     (told,) = logs
     assert (told["event"], told["status"], told["client"]) == ("request refused", 413, "127.0.0.1")
 
 
 async def test_a_compressed_body_is_415_and_leaves_nothing_to_look_at(
-    service_receiver_signed_bodies: Service, connect_receiver_signed_bodies: Open
+    signed_service: Service, signed_connect: Open
 ) -> None:
     with capture_logs() as logs:
-        reply = await answer(connect_receiver_signed_bodies, hooked(EVENT, "Content-Encoding: gzip"))
+        reply = await answer(signed_connect, hooked(EVENT, "Content-Encoding: gzip"))
     assert_problem(reply, 415)
     assert reply.headers["accept-encoding"] == "identity"
-    assert not service_receiver_signed_bodies.inbox.entered.is_set()
+    assert not signed_service.inbox.entered.is_set()
     assert [(entry["event"], entry["status"]) for entry in logs] == [("request refused", 415)]
 
 
-async def test_a_wrong_head_needs_no_body(connect_receiver_signed_bodies: Open) -> None:
+async def test_a_wrong_head_needs_no_body(signed_connect: Open) -> None:
     """It is refused before one byte of its body is here."""
     for headers in (fields(off=-400), {}, {**fields(), "webhook-signature": "v1,x"}):
-        async with connect_receiver_signed_bodies() as wire:
+        async with signed_connect() as wire:
             await wire.send(request(*said(headers), f"Content-Length: {LIMIT + 1}", token=None))
             assert_problem(await wire.reply(), 401)
 
 
-async def test_a_body_that_drips_is_cut_off_receiver_signed_bodies(
-    service_receiver_signed_bodies: Service, hasty_receiver_signed_bodies: Open
-) -> None:
-    async with hasty_receiver_signed_bodies() as wire:
+async def test_a_signed_body_that_drips_is_cut_off(signed_service: Service, signed_hasty: Open) -> None:
+    async with signed_hasty() as wire:
         started = anyio.current_time()
         await wire.send(HEAD)
         async with anyio.create_task_group() as tasks:
@@ -312,14 +302,14 @@ async def test_a_body_that_drips_is_cut_off_receiver_signed_bodies(
             tasks.cancel_scope.cancel()
         assert_problem(reply, 408)
         assert DEADLINE * 0.9 < anyio.current_time() - started < DEADLINE + 5
-    assert not service_receiver_signed_bodies.inbox.entered.is_set()
+    assert not signed_service.inbox.entered.is_set()
 
 
 @pytest.mark.parametrize("part", [b"", EVENT[:-1]])
 async def test_a_body_that_stops_is_cut_off_and_its_connection_with_it(
-    service_receiver_signed_bodies: Service, hasty_receiver_signed_bodies: Open, part: bytes
+    signed_service: Service, signed_hasty: Open, part: bytes
 ) -> None:
-    async with hasty_receiver_signed_bodies() as wire:
+    async with signed_hasty() as wire:
         started = anyio.current_time()
         await wire.send(request(*said(fields()), f"Content-Length: {len(EVENT)}", token=None), part)
         reply = await wire.reply()
@@ -327,14 +317,14 @@ async def test_a_body_that_stops_is_cut_off_and_its_connection_with_it(
         assert reply.headers["connection"] == "close"
         assert DEADLINE * 0.9 < anyio.current_time() - started < DEADLINE + 5
         assert await wire.ended()
-    assert not service_receiver_signed_bodies.inbox.entered.is_set()
+    assert not signed_service.inbox.entered.is_set()
 
 
 async def test_a_head_that_drips_is_cut_off(
-    monkeypatch: pytest.MonkeyPatch, service_receiver_signed_bodies: Service, connect_receiver_signed_bodies: Open
+    monkeypatch: pytest.MonkeyPatch, signed_service: Service, signed_connect: Open
 ) -> None:
     monkeypatch.setattr(ServerConnection, "head_timeout", PATIENCE)
-    async with connect_receiver_signed_bodies() as wire:
+    async with signed_connect() as wire:
         started = anyio.current_time()
         await wire.send(HEAD[:-4])
         async with anyio.create_task_group() as tasks:
@@ -342,32 +332,28 @@ async def test_a_head_that_drips_is_cut_off(
             assert_problem(await wire.reply(), 408)
             tasks.cancel_scope.cancel()
         assert PATIENCE * 0.9 < anyio.current_time() - started < PATIENCE + 5
-    assert not service_receiver_signed_bodies.inbox.entered.is_set()
+    assert not signed_service.inbox.entered.is_set()
 
 
-async def test_who_is_slow_holds_up_nobody_else(
-    service_receiver_signed_bodies: Service, hasty_receiver_signed_bodies: Open
-) -> None:
-    async with hasty_receiver_signed_bodies() as slow, hasty_receiver_signed_bodies() as quick:
+async def test_who_is_slow_holds_up_nobody_else(signed_service: Service, signed_hasty: Open) -> None:
+    async with signed_hasty() as slow, signed_hasty() as quick:
         await slow.send(HEAD)
         await quick.send(hooked())
         assert (await quick.reply()).status == 202
         assert_problem(await slow.reply(), 408)
-    assert len(service_receiver_signed_bodies.inbox.taken) == 1
+    assert len(signed_service.inbox.taken) == 1
 
 
 async def test_a_notification_may_be_signed_where_the_catalog_is_asked(
-    service_receiver_signed_bodies: Service, connect_receiver_signed_bodies: Open
+    signed_service: Service, signed_connect: Open
 ) -> None:
-    assert (await answer(connect_receiver_signed_bodies, hooked(NOTE, path=POLARIS))).status == 204
-    assert [(hint.sender, hint.subject) for hint in service_receiver_signed_bodies.inbox.taken] == [
+    assert (await answer(signed_connect, hooked(NOTE, path=POLARIS))).status == 204
+    assert [(hint.sender, hint.subject) for hint in signed_service.inbox.taken] == [
         ("hook", TableIdentifier("prod", ("sales",), "orders"))
     ]
-    reply = await answer(connect_receiver_signed_bodies, hooked(NOTE + b" ", path=POLARIS, message="x"))
+    reply = await answer(signed_connect, hooked(NOTE + b" ", path=POLARIS, message="x"))
     assert reply.status == 204
-    reply = await answer(
-        connect_receiver_signed_bodies, request(*said(fields(NOTE)), path=POLARIS, body=NOTE + b" ", token=None)
-    )
+    reply = await answer(signed_connect, request(*said(fields(NOTE)), path=POLARIS, body=NOTE + b" ", token=None))
     assert (reply.status, reply.json["error"]["type"]) == (401, "NotAuthorizedException")
 
 

@@ -1,4 +1,4 @@
-"""Connections byte by byte, over TCP and over TLS."""
+"""Connections over TCP and TLS."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.integration.listening import (
 from tests.integration.waiting import until
 from tests.unit.certificates import Authority, Files, Pair, replace
 
-# ── Connections byte for byte: what a client may cost before its token is looked at, and offers that are ignored.
+# ── TCP
 
 
 H2C = (
@@ -310,7 +310,7 @@ async def test_a_server_that_is_cancelled_closes_its_listening_sockets(service: 
         await anyio.connect_tcp("127.0.0.1", port)
 
 
-# ── The listener over TLS: as without it, and with a certificate that is renewed while it runs.
+# ── TLS
 
 
 MANY = 4 << 20
@@ -341,13 +341,13 @@ def files(tmp_path: Path, old: Pair, monkeypatch: pytest.MonkeyPatch) -> Files:
 
 
 @pytest.fixture
-def service_tls() -> Service:
+def tls_service() -> Service:
     return Service(limit=MANY)
 
 
 @pytest.fixture
-async def connect_tls(service_tls: Service, files: Files, authority: Authority) -> AsyncIterator[Open]:
-    async with listening(service_tls.application(), Certificate(files.chain, files.key), authority.trust()) as connect:
+async def tls_connect(tls_service: Service, files: Files, authority: Authority) -> AsyncIterator[Open]:
+    async with listening(tls_service.application(), Certificate(files.chain, files.key), authority.trust()) as connect:
         yield connect
 
 
@@ -358,27 +358,27 @@ async def shown(connect: Open) -> bytes | None:
 
 
 async def test_requests_of_one_connection_are_answered_one_after_the_other(
-    service_tls: Service, connect_tls: Open, authority: Authority
+    tls_service: Service, tls_connect: Open, authority: Authority
 ) -> None:
-    url = f"https://127.0.0.1:{connect_tls.port}/v1/events"
+    url = f"https://127.0.0.1:{tls_connect.port}/v1/events"
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
     limits = httpx.Limits(max_connections=1)
     async with httpx.AsyncClient(verify=authority.trust(), headers=headers, limits=limits, trust_env=False) as client:
         for body, status in ((EVENT, 202), (EVENT.ljust(MANY), 202), (EVENT.ljust(MANY + 1), 413), (b"[]", 202)):
             assert (await client.post(url, content=body)).status_code == status
         assert (await client.post(url, headers={"Authorization": ""}, content=EVENT)).status_code == 401
-    assert len(service_tls.inbox.taken) == 3
+    assert len(tls_service.inbox.taken) == 3
 
 
 async def test_a_renewed_certificate_is_shown_to_new_connections_and_open_ones_live_on(
-    connect_tls: Open, files: Files, authority: Authority, old: Pair
+    tls_connect: Open, files: Files, authority: Authority, old: Pair
 ) -> None:
     new = authority.sign()
-    async with connect_tls() as wire:
+    async with tls_connect() as wire:
         with capture_logs() as logs:
             files.renew(new)
             await until(lambda: [entry for entry in logs if entry["event"] == "certificate and key reloaded"])
-        assert await shown(connect_tls) == new.shown
+        assert await shown(tls_connect) == new.shown
         assert wire.certificate == old.shown
         await wire.send(request(body=EVENT))
         assert (await wire.reply()).status == 202
@@ -395,41 +395,41 @@ def distrust(port: int) -> None:
 
 
 async def test_a_handshake_that_fails_is_logged_with_its_reason(
-    connect_tls: Open, monkeypatch: pytest.MonkeyPatch
+    tls_connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LoggedHandshake, "throttle", LogThrottle())
     with capture_logs() as logs:
-        async with await anyio.connect_tcp("127.0.0.1", connect_tls.port) as clear:
+        async with await anyio.connect_tcp("127.0.0.1", tls_connect.port) as clear:
             await clear.send(b"GET / HTTP/1.1\r\n\r\n")
             await until(lambda: logs)
-        await anyio.to_thread.run_sync(distrust, connect_tls.port)
+        await anyio.to_thread.run_sync(distrust, tls_connect.port)
         await until(lambda: len(logs) > 1)
     told = [(entry["event"], entry["why"]) for entry in logs]
     assert told == [("TLS handshake failed", "http request"), ("TLS handshake failed", "tlsv1 alert unknown ca")]
 
 
 async def test_half_a_renewal_is_logged_and_costs_no_connection(
-    connect_tls: Open, files: Files, authority: Authority, old: Pair
+    tls_connect: Open, files: Files, authority: Authority, old: Pair
 ) -> None:
     new = authority.sign()
     with capture_logs() as logs:
         replace(files.chain, new.chain)
         await until(lambda: logs)
         await anyio.sleep(0.1)
-        assert await shown(connect_tls) == old.shown
+        assert await shown(tls_connect) == old.shown
         replace(files.key, new.key)
         await until(lambda: len(logs) > 1)
-        assert await shown(connect_tls) == new.shown
+        assert await shown(tls_connect) == new.shown
     assert [entry["event"] for entry in logs] == ["certificate and key not reloaded", "certificate and key reloaded"]
 
 
 async def test_a_file_system_that_hangs_holds_up_nobody(
-    service_tls: Service, files: Files, authority: Authority, monkeypatch: pytest.MonkeyPatch
+    tls_service: Service, files: Files, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(WatchedFiles, "timeout", 0.2)
     new, hanging = authority.sign(), files.key.with_suffix(".pipe")
     os.mkfifo(hanging)
-    async with listening(service_tls.application(), Certificate(files.chain, files.key), authority.trust()) as connect:
+    async with listening(tls_service.application(), Certificate(files.chain, files.key), authority.trust()) as connect:
         with capture_logs() as logs:
             # Nobody writes to the pipe: opening it to read does not return.
             beside = files.key.with_suffix(".beside")
@@ -447,21 +447,21 @@ async def test_a_file_system_that_hangs_holds_up_nobody(
         assert await shown(connect) == new.shown
 
 
-async def test_who_speaks_http_without_tls_is_let_go(service_tls: Service, connect_tls: Open) -> None:
-    async with connected(connect_tls.port) as plain:
+async def test_who_speaks_http_without_tls_is_let_go(tls_service: Service, tls_connect: Open) -> None:
+    async with connected(tls_connect.port) as plain:
         await plain.send(request(body=EVENT))
         assert b"202" not in await plain.rest()
-    assert service_tls.inbox.taken == []
-    async with connect_tls() as wire:
+    assert tls_service.inbox.taken == []
+    async with tls_connect() as wire:
         await wire.send(request(body=EVENT))
         assert (await wire.reply()).status == 202
 
 
 async def test_who_does_not_finish_the_handshake_is_let_go(
-    service_tls: Service, files: Files, authority: Authority, monkeypatch: pytest.MonkeyPatch
+    tls_service: Service, files: Files, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(HttpServer, "handshake_timeout", 0.2)
-    async with listening(service_tls.application(), Certificate(files.chain, files.key), authority.trust()) as connect:
+    async with listening(tls_service.application(), Certificate(files.chain, files.key), authority.trust()) as connect:
         for sent in (b"", b"\x16\x03\x01"):
             async with connected(connect.port) as silent:
                 await silent.send(sent)
@@ -469,28 +469,28 @@ async def test_who_does_not_finish_the_handshake_is_let_go(
 
 
 async def test_who_is_slow_after_the_handshake_is_told_and_let_go(
-    connect_tls: Open, monkeypatch: pytest.MonkeyPatch
+    tls_connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ServerConnection, "head_timeout", 0.3)
-    async with connect_tls() as wire:
+    async with tls_connect() as wire:
         await wire.send(request()[:-4])
         assert_problem(await wire.reply(), 408)
         assert await wire.ended()
 
 
-async def test_endless_header_fields_are_refused_tls(connect_tls: Open) -> None:
-    async with connect_tls() as wire:
+async def test_endless_header_fields_over_tls_are_refused(tls_connect: Open) -> None:
+    async with tls_connect() as wire:
         await wire.send(request("X: " + "x" * HEAD_LIMIT)[:-4])
         assert_problem(await wire.reply(), 431)
         assert await wire.ended()
 
 
 async def test_clients_that_read_nothing_while_they_are_idle_hold_up_no_stop(
-    service_tls: Service, files: Files, authority: Authority, monkeypatch: pytest.MonkeyPatch
+    tls_service: Service, files: Files, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(HttpServer, "shutdown_timeout", 0.1)
     listener = socket.create_server(("127.0.0.1", 0))
-    server = HttpServer(service_tls.application(), Certificate(files.chain, files.key))
+    server = HttpServer(tls_service.application(), Certificate(files.chain, files.key))
     server.config.timeout_graceful_shutdown = 60
     ended = anyio.Event()
 

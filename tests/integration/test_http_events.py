@@ -1,4 +1,4 @@
-"""`POST /v1/events`: who may send, what is stored, and how the answer looks."""
+"""`POST /v1/events`: senders, formats, rate limits and answers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tests.integration.signing import HMAC, TEXT, fields, hooked, said, signers
 from tests.promises.inboxes import HandClock
 from tests.unit.scraping import Standing, read
 
-# ── The receiver as a client meets it: who may send, what is taken, what is answered.
+# ── Senders and answers
 
 
 @pytest.fixture
@@ -319,7 +319,7 @@ async def test_what_is_refused_by_its_head_is_logged_but_not_each_time(connect: 
     }
 
 
-# ── What catalogs send in formats of their own, over the wire.
+# ── Catalog formats
 
 
 STRUCTURED = "Content-Type: application/cloudevents+json"
@@ -334,70 +334,68 @@ def of(sender: Sender) -> Service:
 
 
 @pytest.fixture
-def service_receiver_dialects() -> Service:
+def catalog_service() -> Service:
     return of(SENDER)
 
 
 @pytest.fixture
-async def connect_receiver_dialects(service_receiver_dialects: Service) -> AsyncIterator[Open]:
-    async with listening(service_receiver_dialects.application()) as connect:
+async def catalog_connect(catalog_service: Service) -> AsyncIterator[Open]:
+    async with listening(catalog_service.application()) as connect:
         yield connect
 
 
 async def test_a_cloudevent_is_taken_and_a_repeat_is_a_duplicate(
-    service_receiver_dialects: Service, connect_receiver_dialects: Open
+    catalog_service: Service, catalog_connect: Open
 ) -> None:
     body = golden("lakekeeper-updateTable")
-    assert (await answer(connect_receiver_dialects, request(STRUCTURED, body=body))).json == TAKEN
-    assert (await answer(connect_receiver_dialects, request(body=body))).json == {
+    assert (await answer(catalog_connect, request(STRUCTURED, body=body))).json == TAKEN
+    assert (await answer(catalog_connect, request(body=body))).json == {
         "accepted": 0,
         "duplicates": 1,
         "ignored": 0,
     }
-    assert [hint.subject for hint in service_receiver_dialects.inbox.taken] == [TABLE]
+    assert [hint.subject for hint in catalog_service.inbox.taken] == [TABLE]
 
 
 @pytest.mark.parametrize("prefix", ["ce-", "ce_"])
 async def test_a_binary_one_has_its_attributes_in_headers(
-    service_receiver_dialects: Service, connect_receiver_dialects: Open, prefix: str
+    catalog_service: Service, catalog_connect: Open, prefix: str
 ) -> None:
     event = document("lakekeeper-updateTable")
     data = json.dumps(event.pop("data")).encode()
     fields = [f"{prefix}{name}: {str(value).replace(chr(31), '%1F')}" for name, value in event.items()]
-    assert (await answer(connect_receiver_dialects, request(*fields, body=data))).json == TAKEN
-    assert [hint.subject for hint in service_receiver_dialects.inbox.taken] == [TABLE]
+    assert (await answer(catalog_connect, request(*fields, body=data))).json == TAKEN
+    assert [hint.subject for hint in catalog_service.inbox.taken] == [TABLE]
 
 
-async def test_a_webhook_that_names_no_table_is_a_sweep(
-    connect_receiver_dialects: Open, service_receiver_dialects: Service
-) -> None:
+async def test_a_webhook_that_names_no_table_is_a_sweep(catalog_connect: Open, catalog_service: Service) -> None:
     reply = await answer(
-        connect_receiver_dialects, request("X-Polaris-Event: AFTER_UPDATE_TABLE", body=golden("polaris-webhook-pr5084"))
+        catalog_connect, request("X-Polaris-Event: AFTER_UPDATE_TABLE", body=golden("polaris-webhook-pr5084"))
     )
     assert reply.json == {"accepted": 4, "duplicates": 0, "ignored": 0}
-    assert {hint.subject for hint in service_receiver_dialects.inbox.taken} == {
+    assert {hint.subject for hint in catalog_service.inbox.taken} == {
         CatalogName(ours) for ours in SENDER.catalogs.values()
     }
 
 
-async def test_what_is_of_no_concern_is_ignored(connect_receiver_dialects: Open) -> None:
-    reply = await answer(connect_receiver_dialects, request(body=json.dumps(lakekeeper("createView")).encode()))
+async def test_what_is_of_no_concern_is_ignored(catalog_connect: Open) -> None:
+    reply = await answer(catalog_connect, request(body=json.dumps(lakekeeper("createView")).encode()))
     assert (reply.status, reply.json) == (202, {"accepted": 0, "duplicates": 0, "ignored": 1})
 
 
 async def test_events_of_an_unmapped_catalog_are_ignored_counted_and_told_of_once_a_second(
-    service_receiver_dialects: Service, connect_receiver_dialects: Open
+    catalog_service: Service, catalog_connect: Open
 ) -> None:
     events = [lakekeeper("dropTable", warehouse_id=name) for name in ("w1", "w2", WAREHOUSE)]
     with capture_logs() as records:
         for _ in range(3):
-            reply = await answer(connect_receiver_dialects, request(body=json.dumps(events).encode()))
+            reply = await answer(catalog_connect, request(body=json.dumps(events).encode()))
             assert reply.json["ignored"] == 2
     told = [record for record in records if record["event"] == "event of an unmapped catalog"]
     assert (told[0]["sender"], told[0]["found"], told[0]["suppressed"]) == ("catalogs", ("w1", "w2"), 0)
     assert told[0]["remedy"] == 'set senders.catalogs.catalogs = { "w1" = "…" } if it is a configured catalog'
     assert len(told) == 1
-    page = await read(Standing().scrape(service_receiver_dialects.metrics, HandClock()))
+    page = await read(Standing().scrape(catalog_service.metrics, HandClock()))
     counted = page.of("sfn_events_received_total", "format", "result")
     assert counted[("lakekeeper", "unmapped")] == 6
     assert ("lakekeeper", "ignored") not in counted
@@ -414,7 +412,7 @@ async def test_a_pinned_sender_sends_nothing_else() -> None:
     assert [kept.path for kept in service.inbox.kept] == ["/v1/events", path]
 
 
-# ── Events of a catalog that nobody can ask: what they do not say nobody will ever know.
+# ── Event-only catalogs
 
 
 NAMED = {"namespace": ["sales"], "name": "orders", "catalog": "theirs"}
@@ -422,13 +420,13 @@ AT = "s3://lake/orders/metadata/00001-x.metadata.json"
 
 
 @pytest.fixture
-def service_receiver_told() -> Service:
+def event_only_service() -> Service:
     return Service(told=frozenset({"prod"}))
 
 
 @pytest.fixture
-async def connect_receiver_told(service_receiver_told: Service) -> AsyncIterator[Open]:
-    async with listening(service_receiver_told.application()) as connect:
+async def event_only_connect(event_only_service: Service) -> AsyncIterator[Open]:
+    async with listening(event_only_service.application()) as connect:
         yield connect
 
 
@@ -442,45 +440,43 @@ async def connect_receiver_told(service_receiver_told: Service) -> AsyncIterator
     ],
 )
 async def test_an_event_that_says_enough_is_taken(
-    service_receiver_told: Service, connect_receiver_told: Open, event: dict[str, object]
+    event_only_service: Service, event_only_connect: Open, event: dict[str, object]
 ) -> None:
-    assert (await answer(connect_receiver_told, request(body=json.dumps(NAMED | event).encode()))).status == 202
-    assert service_receiver_told.inbox.taken
+    assert (await answer(event_only_connect, request(body=json.dumps(NAMED | event).encode()))).status == 202
+    assert event_only_service.inbox.taken
 
 
 @pytest.mark.parametrize("operation", ["commit", "create", "register"])
 async def test_an_event_without_its_location_is_422_and_none_of_its_request_is_taken(
-    service_receiver_told: Service, connect_receiver_told: Open, operation: str
+    event_only_service: Service, event_only_connect: Open, operation: str
 ) -> None:
     events = [NAMED | {"metadata_location": AT}, NAMED | {"operation": operation}]
-    reply = await answer(connect_receiver_told, request(body=json.dumps(events).encode()))
+    reply = await answer(event_only_connect, request(body=json.dumps(events).encode()))
     assert_problem(reply, 422)
     assert "metadata_location, because the catalog prod cannot be queried" in reply.json["detail"]
     assert reply.json["errors"][0]["pointer"] == "#/1"
-    assert service_receiver_told.inbox.taken == []
+    assert event_only_service.inbox.taken == []
 
 
 async def test_what_is_told_of_a_table_without_files_is_kept_all_the_same(
-    service_receiver_told: Service, connect_receiver_told: Open
+    event_only_service: Service, event_only_connect: Open
 ) -> None:
     """It may get files by other settings later, and who could then be asked where it is?"""
     event = NAMED | {"namespace": ["scratch"], "metadata_location": AT}
-    reply = await answer(
-        connect_receiver_told, request(body=json.dumps([event, event | {"catalog": "other"}]).encode())
-    )
+    reply = await answer(event_only_connect, request(body=json.dumps([event, event | {"catalog": "other"}]).encode()))
     assert reply.json == {"accepted": 1, "duplicates": 0, "ignored": 1}
-    assert [hint.subject.catalog for hint in service_receiver_told.inbox.taken] == ["prod"]
+    assert [hint.subject.catalog for hint in event_only_service.inbox.taken] == ["prod"]
 
 
-async def test_of_a_catalog_that_can_be_asked_a_name_is_enough(connect_receiver_told: Open) -> None:
+async def test_of_a_catalog_that_can_be_asked_a_name_is_enough(event_only_connect: Open) -> None:
     event = NAMED | {"catalog": "other"}
-    assert (await answer(connect_receiver_told, request(body=json.dumps(event).encode()))).status == 202
+    assert (await answer(event_only_connect, request(body=json.dumps(event).encode()))).status == 202
 
 
-async def test_what_is_told_of_a_table_arrives(service_receiver_told: Service, connect_receiver_told: Open) -> None:
+async def test_what_is_told_of_a_table_arrives(event_only_service: Service, event_only_connect: Open) -> None:
     event = NAMED | {"metadata_location": AT, "operation": "register", "table_uuid": "u1"}
-    await answer(connect_receiver_told, request(body=json.dumps(event).encode()))
-    (hint,) = service_receiver_told.inbox.taken
+    await answer(event_only_connect, request(body=json.dumps(event).encode()))
+    (hint,) = event_only_service.inbox.taken
     assert (hint.subject, hint.min_metadata_location, hint.uuid, hint.origin) == (
         TableIdentifier("prod", ("sales",), "orders"),
         AT,
@@ -489,7 +485,7 @@ async def test_what_is_told_of_a_table_arrives(service_receiver_told: Service, c
     )
 
 
-# ── How often a sender may send: beyond that it is told when to come again, and nothing of it is taken.
+# ── Rate limits
 
 
 POLARIS = "/v1/theirs/namespaces/sales/tables/orders/notifications"
@@ -514,75 +510,69 @@ def fixture_world() -> World:
 
 
 @pytest.fixture
-async def connect_receiver_rates(world: World) -> AsyncIterator[Open]:
+async def limited_connect(world: World) -> AsyncIterator[Open]:
     async with listening(world.service.application()) as connect:
         yield connect
 
 
-async def test_what_comes_too_often_is_429_and_says_when_to_come_again(
-    world: World, connect_receiver_rates: Open
-) -> None:
-    replies = [await answer(connect_receiver_rates, request(body=EVENT)) for _ in range(3)]
+async def test_what_comes_too_often_is_429_and_says_when_to_come_again(world: World, limited_connect: Open) -> None:
+    replies = [await answer(limited_connect, request(body=EVENT)) for _ in range(3)]
     assert [reply.status for reply in replies] == [202, 202, 429]
     assert_problem(replies[2], 429)
     assert replies[2].headers["retry-after"] == "3"
     assert len(world.service.inbox.taken) == 1
     world.now[0] += 2.9
-    assert (await answer(connect_receiver_rates, request(body=EVENT))).headers["retry-after"] == "1"
+    assert (await answer(limited_connect, request(body=EVENT))).headers["retry-after"] == "1"
     world.now[0] += 0.2
-    assert (await answer(connect_receiver_rates, request(body=EVENT))).status == 202
+    assert (await answer(limited_connect, request(body=EVENT))).status == 202
 
 
-async def test_a_sender_that_shows_a_token_learns_it_before_its_body(
-    world: World, connect_receiver_rates: Open
-) -> None:
+async def test_a_sender_that_shows_a_token_learns_it_before_its_body(world: World, limited_connect: Open) -> None:
     for _ in range(2):
-        await answer(connect_receiver_rates, request(body=EVENT))
+        await answer(limited_connect, request(body=EVENT))
     for sent in (request(f"Content-Length: {LIMIT + 1}"), request(CHUNKED), request("Content-Encoding: x", body=b"")):
-        async with connect_receiver_rates() as wire:
+        async with limited_connect() as wire:
             await wire.send(sent)
             assert_problem(await wire.reply(), 429)
     assert len(world.service.inbox.taken) == 1
 
 
-async def test_a_sender_that_signs_is_known_first(world: World, connect_receiver_rates: Open) -> None:
+async def test_a_sender_that_signs_is_known_first(world: World, limited_connect: Open) -> None:
     for _ in range(3):
         wrong = request(*said(fields()), body=EVENT + b" ", token=None)
-        assert (await answer(connect_receiver_rates, wrong)).status == 401
-    assert (await answer(connect_receiver_rates, hooked())).status == 202
-    reply = await answer(connect_receiver_rates, hooked(message="msg_2"))
+        assert (await answer(limited_connect, wrong)).status == 401
+    assert (await answer(limited_connect, hooked())).status == 202
+    reply = await answer(limited_connect, hooked(message="msg_2"))
     assert (reply.status, reply.headers["retry-after"]) == (429, "6")
-    assert (await answer(connect_receiver_rates, request(*said(fields()), body=EVENT + b" ", token=None))).status == 401
+    assert (await answer(limited_connect, request(*said(fields()), body=EVENT + b" ", token=None))).status == 401
     world.now[0] += 6.1
-    assert (await answer(connect_receiver_rates, hooked(message="msg_2"))).json["duplicates"] == 1
+    assert (await answer(limited_connect, hooked(message="msg_2"))).json["duplicates"] == 1
 
 
-async def test_one_senders_haste_is_not_anothers(connect_receiver_rates: Open) -> None:
+async def test_one_senders_haste_is_not_anothers(limited_connect: Open) -> None:
     for _ in range(9):
-        await answer(connect_receiver_rates, request(body=EVENT))
+        await answer(limited_connect, request(body=EVENT))
         unlimited = request(*said(fields(EVENT, TEXT, HMAC)), body=EVENT, token=None)
-        assert (await answer(connect_receiver_rates, unlimited)).status == 202
-    assert (await answer(connect_receiver_rates, hooked())).status == 202
+        assert (await answer(limited_connect, unlimited)).status == 202
+    assert (await answer(limited_connect, hooked())).status == 202
 
 
-async def test_who_is_nobody_is_told_of_no_limit(connect_receiver_rates: Open) -> None:
-    replies = [await answer(connect_receiver_rates, request(body=EVENT, token="wrong")) for _ in range(30)]  # noqa: S106 - a wrong one
+async def test_who_is_nobody_is_told_of_no_limit(limited_connect: Open) -> None:
+    replies = [await answer(limited_connect, request(body=EVENT, token="wrong")) for _ in range(30)]  # noqa: S106 - a wrong one
     assert {reply.status for reply in replies} == {401}
 
 
-async def test_a_notification_is_told_in_icebergs_manner(connect_receiver_rates: Open) -> None:
-    replies = [await answer(connect_receiver_rates, request(path=POLARIS, body=b"{}")) for _ in range(3)]
+async def test_a_notification_is_told_in_icebergs_manner(limited_connect: Open) -> None:
+    replies = [await answer(limited_connect, request(path=POLARIS, body=b"{}")) for _ in range(3)]
     error = replies[2].json["error"]
     assert (replies[2].status, error["code"], error["type"]) == (429, 429, ICEBERG_ERROR_TYPES[429])
     assert replies[2].headers["retry-after"] == "3"
 
 
-async def test_it_is_counted_and_logged_with_its_sender_but_not_each_time(
-    world: World, connect_receiver_rates: Open
-) -> None:
+async def test_it_is_counted_and_logged_with_its_sender_but_not_each_time(world: World, limited_connect: Open) -> None:
     with capture_logs() as logs:
         for _ in range(6):
-            await answer(connect_receiver_rates, request(body=EVENT))
+            await answer(limited_connect, request(body=EVENT))
     record = {"event": "events rejected", "log_level": "warning", "sender": "etl", "status": 429, "suppressed": 0}
     assert logs == [record]
     refused = world.service.metrics.registry.get_sample_value("sfn_requests_refused_total", {"status": "429"})
@@ -596,7 +586,7 @@ async def test_the_sender_that_shows_nothing_has_a_limit_too() -> None:
         assert [(await answer(connect, request(body=EVENT, token=None))).status for _ in range(2)] == [202, 429]
 
 
-# ── What becomes of a body that nobody understood: it is kept before its sender is refused.
+# ── Undecodable bodies
 
 
 EVENTS = "/v1/events"
@@ -607,7 +597,7 @@ ATTRIBUTES = {"specversion": "1.0", "id": "e9", "source": "/ci", "type": "commit
 MISNAMED = EVENT.replace(b'"orders"', b"7")
 
 
-def said_receiver_undecodable(reply: Reply) -> str:
+def refusal_text(reply: Reply) -> str:
     """What a refusal told its sender."""
     return str(reply.json["detail"] if "detail" in reply.json else reply.json["error"]["message"])
 
@@ -635,7 +625,7 @@ async def test_it_is_kept_whole_and_the_sender_is_refused(
     assert service.inbox.taken == []
     assert kept == UndecodableRequest("etl", path, "application/json", body, len(body), kept.detail)
     assert kept.detail.startswith(f"{pointer}: expected ")
-    assert said_receiver_undecodable(reply) in {kept.detail, kept.detail.removeprefix(f"{pointer}: ")}
+    assert refusal_text(reply) in {kept.detail, kept.detail.removeprefix(f"{pointer}: ")}
 
 
 @pytest.mark.parametrize("path", [EVENTS, ORDERS, UNKNOWN])

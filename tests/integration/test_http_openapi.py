@@ -1,4 +1,4 @@
-"""The routes of FastAPI and their description."""
+"""The FastAPI routes and their OpenAPI description."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.integration.listening import Service
 from tests.integration.operating import OPERATOR, Office, client, table
 from tests.integration.process import TOKEN, Daemon, configure, serving
 
-# ── The description of the HTTP interface is true: whatever is sent gets an answer that it names, and never an error.
+# ── OpenAPI description
 
 
 OPERATORS = "operators"
@@ -197,7 +197,7 @@ async def test_examples_of_the_description_are_right(daemon: Daemon) -> None:
     assert (await daemon.client.post("/v1/events", json=body["example"])).status_code == 202
 
 
-# ── The routes that FastAPI serves beside the bare ones: description, health, operators.
+# ── FastAPI routes
 
 
 RELEASE = "/admin/v1/drop-limits/prod:release"

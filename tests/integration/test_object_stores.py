@@ -1,4 +1,4 @@
-"""The service on object stores, with keys of its own and with vended credentials."""
+"""The service on object stores, with configured keys and with vended credentials."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from typing_extensions import override
 import sfn
 from sfn.errors import Dropped, NotFound
 from tests.integration.clouds import CLOUDS, Cloud
-from tests.integration.lake import Lake as LakeVended
+from tests.integration.lake import Lake as RestLake
 from tests.integration.process import TOKEN, Daemon, serving
 from tests.promises.sql_world import SCHEMA
 from tests.servers.s3 import REGION, ROOT, S3, Keys
 
-# ── The service as a real process, tables on real object stores: a table's whole life, read by its directory alone.
+# ── Configured keys
 
 
 CONFIGURATION = """\
@@ -129,10 +129,10 @@ async def test_a_table_lives_on_a_store_and_readers_follow(lake: Lake) -> None:
         assert not daemon.records("settled", outcome="dead")
 
 
-# ── The service as a real process without any storage keys of its own: the catalog vends them, table by table.
+# ── Vended credentials
 
 
-CONFIGURATION_VENDED = """\
+VENDING_CONFIGURATION = """\
 [listener]
 port = 0
 [inbox]
@@ -155,7 +155,7 @@ READS_AND_WRITES = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject")
 
 
 @dataclass
-class VendingLake(LakeVended):
+class VendingLake(RestLake):
     """A catalog whose tables lie in a bucket, and which gives keys to whoever asks for a table's.
 
     Attributes:
@@ -224,13 +224,13 @@ class VendingLake(LakeVended):
 
     def configured(self, *, on_drop: str = "tombstone", every: str = "off") -> Path:
         file = self.folder / "sfn.toml"
-        text = CONFIGURATION_VENDED.format(folder=self.folder, uri=self.uri, token=TOKEN, on_drop=on_drop, every=every)
+        text = VENDING_CONFIGURATION.format(folder=self.folder, uri=self.uri, token=TOKEN, on_drop=on_drop, every=every)
         file.write_text(text)
         return file
 
 
 @pytest.fixture
-async def lake_vended(s3: S3, tmp_path: Path) -> AsyncIterator[VendingLake]:
+async def vending_lake(s3: S3, tmp_path: Path) -> AsyncIterator[VendingLake]:
     made = VendingLake(tmp_path, server=s3, bucket=s3.bucket())
     await made.open()
     yield made
@@ -243,79 +243,79 @@ async def published(lake: VendingLake, daemon: Daemon, name: str) -> None:
     await until(lambda: lake.told(name) == pointer)
 
 
-async def test_without_keys_of_its_own_the_service_writes_with_what_is_vended(lake_vended: VendingLake) -> None:
+async def test_without_keys_of_its_own_the_service_writes_with_what_is_vended(vending_lake: VendingLake) -> None:
     for name in ("orders", "customers"):
-        lake_vended.let_in(name)
-    async with serving(lake_vended.configured(), {"AWS_EC2_METADATA_DISABLED": "true"}) as daemon:
+        vending_lake.let_in(name)
+    async with serving(vending_lake.configured(), {"AWS_EC2_METADATA_DISABLED": "true"}) as daemon:
         for name in ("orders", "customers", "orders", "orders"):
-            await published(lake_vended, daemon, name)
-        assert sorted(lake_vended.vended) == ["customers", "orders"]
-        lake_vended.drop("orders")
+            await published(vending_lake, daemon, name)
+        assert sorted(vending_lake.vended) == ["customers", "orders"]
+        vending_lake.drop("orders")
         await daemon.tell("orders", operation="drop")
-        await until(lambda: lake_vended.told("orders") == "")
+        await until(lambda: vending_lake.told("orders") == "")
         assert not daemon.records("settled", outcome="dead")
         # Not in the log, and nowhere on the disk.
-        written = b"".join(file.read_bytes() for file in lake_vended.folder.rglob("*") if file.is_file())
-        assert lake_vended.keys["orders"].secret.encode() not in written
+        written = b"".join(file.read_bytes() for file in vending_lake.folder.rglob("*") if file.is_file())
+        assert vending_lake.keys["orders"].secret.encode() not in written
 
 
-async def test_keys_that_end_are_asked_for_before_they_do(lake_vended: VendingLake) -> None:
-    lake_vended.lasts = 1.0
-    lake_vended.let_in("orders")
-    async with serving(lake_vended.configured()) as daemon:
-        await published(lake_vended, daemon, "orders")
-        before = len(lake_vended.vended)
+async def test_keys_that_end_are_asked_for_before_they_do(vending_lake: VendingLake) -> None:
+    vending_lake.lasts = 1.0
+    vending_lake.let_in("orders")
+    async with serving(vending_lake.configured()) as daemon:
+        await published(vending_lake, daemon, "orders")
+        before = len(vending_lake.vended)
         # The answer's `Date`, which their end is counted from, has whole seconds.
-        await anyio.sleep(lake_vended.lasts + 1.0)
-        await published(lake_vended, daemon, "orders")
-        assert len(lake_vended.vended) > before
+        await anyio.sleep(vending_lake.lasts + 1.0)
+        await published(vending_lake, daemon, "orders")
+        assert len(vending_lake.vended) > before
 
 
-async def test_keys_that_the_store_does_not_know_any_more_are_asked_for_anew(lake_vended: VendingLake) -> None:
-    lake_vended.let_in("orders")
-    async with serving(lake_vended.configured()) as daemon:
-        await published(lake_vended, daemon, "orders")
-        lake_vended.server.forget(lake_vended.keys["orders"])
-        lake_vended.let_in("orders")
-        await published(lake_vended, daemon, "orders")
-        assert lake_vended.vended == ["orders", "orders"]
+async def test_keys_that_the_store_does_not_know_any_more_are_asked_for_anew(vending_lake: VendingLake) -> None:
+    vending_lake.let_in("orders")
+    async with serving(vending_lake.configured()) as daemon:
+        await published(vending_lake, daemon, "orders")
+        vending_lake.server.forget(vending_lake.keys["orders"])
+        vending_lake.let_in("orders")
+        await published(vending_lake, daemon, "orders")
+        assert vending_lake.vended == ["orders", "orders"]
         assert not daemon.records("settled", outcome="retry")
 
 
 @pytest.mark.parametrize("on_drop", ["tombstone", "keep"])
 async def test_of_a_table_that_was_dropped_while_nobody_looked_nothing_is_vended(
-    lake_vended: VendingLake, on_drop: str
+    vending_lake: VendingLake, on_drop: str
 ) -> None:
-    lake_vended.let_in("orders")
-    async with serving(lake_vended.configured()) as daemon:
-        await published(lake_vended, daemon, "orders")
-    lake_vended.drop("orders")
-    async with serving(lake_vended.configured(on_drop=on_drop)) as daemon:
+    vending_lake.let_in("orders")
+    async with serving(vending_lake.configured()) as daemon:
+        await published(vending_lake, daemon, "orders")
+    vending_lake.drop("orders")
+    async with serving(vending_lake.configured(on_drop=on_drop)) as daemon:
         await daemon.tell("orders", operation="drop")
         outcome = "dead" if on_drop == "tombstone" else "done"
         record = await daemon.until_logged("settled", table="sales.orders", outcome=outcome)
         assert ("on_drop" in json.dumps(record)) is (on_drop == "tombstone")
 
 
-async def test_a_check_without_any_store_sees_what_is_vended_and_what_is_not(lake_vended: VendingLake) -> None:
-    lake_vended.let_in("orders")
-    lake_vended.commit("orders")
+async def test_a_check_without_any_store_sees_what_is_vended_and_what_is_not(vending_lake: VendingLake) -> None:
+    vending_lake.let_in("orders")
+    vending_lake.commit("orders")
     done = await anyio.run_process(
-        [sys.executable, "-m", "sfn", "check", "--config", lake_vended.configured(), "--json"], check=False
+        [sys.executable, "-m", "sfn", "check", "--config", vending_lake.configured(), "--json"], check=False
     )
     found = {one["where"]: one for one in json.loads(done.stdout)["findings"]}
     assert found["catalogs.prod: sales.orders"]["severity"] == "ok"
-    assert f"s3://{lake_vended.bucket}/wh/orders" in found["catalogs.prod: sales.orders"]["text"]
+    assert f"s3://{vending_lake.bucket}/wh/orders" in found["catalogs.prod: sales.orders"]["text"]
     assert found["catalogs.prod.on_drop"]["severity"] == "warning"
     assert not [one for one in found.values() if one["severity"] == "error"], done.stdout
     assert b"usersecret" not in done.stdout + done.stderr
 
 
-async def test_a_dry_run_reads_files_with_what_is_vended(lake_vended: VendingLake) -> None:
-    lake_vended.let_in("orders")
-    async with serving(lake_vended.configured()) as daemon:
-        await published(lake_vended, daemon, "orders")
+async def test_a_dry_run_reads_files_with_what_is_vended(vending_lake: VendingLake) -> None:
+    vending_lake.let_in("orders")
+    async with serving(vending_lake.configured()) as daemon:
+        await published(vending_lake, daemon, "orders")
     done = await anyio.run_process(
-        [sys.executable, "-m", "sfn", "reconcile", "--dry-run", "--config", lake_vended.configured()]
+        [sys.executable, "-m", "sfn", "reconcile", "--dry-run", "--config", vending_lake.configured()]
     )
     assert b"nothing differs" in done.stdout

@@ -1,4 +1,4 @@
-"""Operators and processes with roles."""
+"""Operators and roles on the running service."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ import pytest
 from sfn.inbox.postgres.worklist import POLLED
 from tests.acceptance.command import sfn
 from tests.faults.lake import NAMESPACE
-from tests.faults.lake import Lake as LakeRoles
-from tests.faults.lake import serving as serving_roles
+from tests.faults.lake import Lake as FaultLake
+from tests.faults.lake import serving as serving_lake
 from tests.faults.service import CATALOG, OPERATOR, Service, Setting, eventually, started
 from tests.integration.lake import Lake, lake
 from tests.integration.process import Daemon, configure, serving
 from tests.integration.waiting import until
 from tests.servers.postgres import Postgres
 
-# ── Operators at work on the service as a real process.
+# ── Operators
 
 
 ADMIN = '[admin]\ntoken = "operators"\n'
@@ -157,7 +157,7 @@ async def test_a_backup_of_the_running_inbox_is_restored(world: Lake, tmp_path: 
         assert (await story(daemon, "orders"))["published"] is not None
 
 
-# ── Processes that each do a part of the service, on one inbox in PostgreSQL.
+# ── Roles
 
 
 SLACK = 2.0
@@ -176,7 +176,7 @@ class Ground:
     """
 
     folder: Path
-    lake: LakeRoles
+    lake: FaultLake
     dsn: str
     session: aiohttp.ClientSession
     stack: AsyncExitStack
@@ -199,11 +199,11 @@ class Ground:
 
 @pytest.fixture(name="ground")
 async def fixture_ground(tmp_path: Path, postgres: Postgres, database: str) -> AsyncGenerator[Ground]:
-    lake = LakeRoles(tmp_path / "warehouse")
+    lake = FaultLake(tmp_path / "warehouse")
     for name in ("orders", "customers"):
         lake.create(name)
     connector = aiohttp.TCPConnector(keepalive_timeout=2)
-    async with serving_roles(lake), aiohttp.ClientSession(connector=connector) as session, AsyncExitStack() as stack:
+    async with serving_lake(lake), aiohttp.ClientSession(connector=connector) as session, AsyncExitStack() as stack:
         yield Ground(tmp_path, lake, postgres.dsn(database), session, stack)
 
 

@@ -41,7 +41,7 @@ from tests.integration.sharing import claims, fill, named, replicas, session, st
 from tests.promises.inboxes import PLENTY, TERMS, Ground, HandClock, pointer, table
 from tests.servers.postgres import Postgres
 
-# ── Several processes work off one inbox: each row is one's, until its lease ends.
+# ── Leases
 
 
 LEASE = timedelta(seconds=30)
@@ -193,7 +193,7 @@ async def test_an_inbox_that_is_closed_leaves_no_connection(dsn: str) -> None:
             await anyio.sleep(0.05)
 
 
-# ── What two processes do at once comes out as if one had done it after the other.
+# ── Concurrent operations
 
 
 LAKE = "s3://lake/orders"
@@ -311,7 +311,7 @@ async def test_a_row_that_is_forgotten_while_it_is_told_of_is_made_anew(dsn: str
     assert await stored(dsn, "SELECT count(*) FROM sfn.memo") == [0]
 
 
-# ── Open intents that several processes share: asked for by whoever looks first, and by none twice or never.
+# ── Open intents
 
 
 FIRST: Final = CHECK_DELAYS[0].total_seconds()

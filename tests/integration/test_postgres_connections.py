@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: poolers, losses, wake-ups."""
+"""Connections to PostgreSQL: PgBouncer, losses and notifications."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.promises.inboxes import PLENTY, TERMS, HandClock
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import Postgres
 
-# ── Through PgBouncer in transaction mode: each transaction may run in another session, which others get too.
+# ── PgBouncer
 
 
 @pytest.fixture(name="dsn")
@@ -87,7 +87,7 @@ async def test_it_is_told_that_there_is_a_pooler(dsn: str) -> None:
     assert found.is_pooled
 
 
-# ── A connection that is lost in the worst moment: what was done by it is neither lost nor done twice.
+# ── Lost connections
 
 
 COMMIT = b"Q\0\0\0\x0bCOMMIT\0"
@@ -254,7 +254,7 @@ async def test_a_pooler_that_comes_between_is_noticed(postgres: Postgres, pgboun
             assert len(taken) == PLENTY.live
 
 
-# ── A worker of another process hears of what was put, and finds it by looking where it hears nothing.
+# ── Notifications between processes
 
 
 SELDOM = 20.0
@@ -270,8 +270,8 @@ def fixture_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worklist, "POLLED", timedelta(seconds=SELDOM))
 
 
-@pytest.fixture(name="dsn_postgres_waits")
-def fixture_dsn_postgres_waits(postgres: Postgres, database: str) -> str:
+@pytest.fixture(name="direct_dsn")
+def fixture_direct_dsn(postgres: Postgres, database: str) -> str:
     return postgres.dsn(database)
 
 
@@ -295,15 +295,15 @@ async def waits(inbox: PostgresInbox) -> float:
 
 
 @pytest.mark.usefixtures("seldom")
-async def test_what_one_process_puts_wakes_the_others(dsn_postgres_waits: str) -> None:
-    async with replicas(dsn_postgres_waits, SystemClock(), 3) as [first, *others], anyio.create_task_group() as tasks:
+async def test_what_one_process_puts_wakes_the_others(direct_dsn: str) -> None:
+    async with replicas(direct_dsn, SystemClock(), 3) as [first, *others], anyio.create_task_group() as tasks:
         times: list[float] = []
 
         async def wait(inbox: PostgresInbox) -> None:
             times.append(await waits(inbox))
 
         for listeners, inbox in enumerate(others, start=1):
-            await listening(inbox, dsn_postgres_waits, listeners)
+            await listening(inbox, direct_dsn, listeners)
             tasks.start_soon(wait, inbox)
         await anyio.sleep(0.1)
         await fill(first, 1)
@@ -312,32 +312,32 @@ async def test_what_one_process_puts_wakes_the_others(dsn_postgres_waits: str) -
                 await anyio.sleep(0.01)
 
 
-async def test_a_hint_of_a_row_that_was_due_already_wakes_nobody(dsn_postgres_waits: str) -> None:
-    async with replicas(dsn_postgres_waits, SystemClock()) as [first, second]:
+async def test_a_hint_of_a_row_that_was_due_already_wakes_nobody(direct_dsn: str) -> None:
+    async with replicas(direct_dsn, SystemClock()) as [first, second]:
         await fill(first, 1)
-        await listening(second, dsn_postgres_waits)
+        await listening(second, direct_dsn)
         async with anyio.create_task_group() as tasks:
             await first.put([Notification(named(0))])
             tasks.start_soon(first.put, [Notification(named(0))])
             assert await waits(second) > AWHILE
 
 
-async def test_an_intent_wakes_nobody(dsn_postgres_waits: str) -> None:
+async def test_an_intent_wakes_nobody(direct_dsn: str) -> None:
     """Its first ask is half a minute away, and its answer mostly comes long before."""
-    async with replicas(dsn_postgres_waits, SystemClock()) as [gateway, worker]:
-        await listening(worker, dsn_postgres_waits)
+    async with replicas(direct_dsn, SystemClock()) as [gateway, worker]:
+        await listening(worker, direct_dsn)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(gateway.put, [Intent("i1", (named(1),), "gateway", "10.0.0.1")])
             assert await waits(worker) > AWHILE
 
 
 @pytest.mark.usefixtures("seldom")
-async def test_a_row_that_another_one_asks_for_wakes_the_others(dsn_postgres_waits: str) -> None:
+async def test_a_row_that_another_one_asks_for_wakes_the_others(direct_dsn: str) -> None:
     clock = SystemClock()
-    async with replicas(dsn_postgres_waits, clock) as [first, second]:
+    async with replicas(direct_dsn, clock) as [first, second]:
         await fill(first, 1)
         (claim,) = await claims(first)
-        await listening(second, dsn_postgres_waits)
+        await listening(second, direct_dsn)
         async with anyio.create_task_group() as tasks:
             asks = PublishResult(wakeups=(Wakeup(named(7)),))
             outcome = Rescheduled(clock.now() + timedelta(hours=1), "renamed", result=asks)
@@ -346,32 +346,32 @@ async def test_a_row_that_another_one_asks_for_wakes_the_others(dsn_postgres_wai
         assert [one.subject for one in await claims(second)] == [named(7)]
 
 
-async def test_a_settle_that_is_nobody_else_s_business_wakes_nobody(dsn_postgres_waits: str) -> None:
+async def test_a_settle_that_is_nobody_else_s_business_wakes_nobody(direct_dsn: str) -> None:
     clock = SystemClock()
-    async with replicas(dsn_postgres_waits, clock) as [first, second]:
+    async with replicas(direct_dsn, clock) as [first, second]:
         await fill(first, 1)
         (claim,) = await claims(first)
-        await listening(second, dsn_postgres_waits)
+        await listening(second, direct_dsn)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(first.settle, claim, done(), clock.now())
             assert await waits(second) > AWHILE
 
 
-async def test_who_hears_nothing_any_more_looks(dsn_postgres_waits: str) -> None:
-    async with replicas(dsn_postgres_waits, SystemClock()) as [first, second]:
-        await listening(second, dsn_postgres_waits)
-        await deafen(dsn_postgres_waits)
+async def test_who_hears_nothing_any_more_looks(direct_dsn: str) -> None:
+    async with replicas(direct_dsn, SystemClock()) as [first, second]:
+        await listening(second, direct_dsn)
+        await deafen(direct_dsn)
         await fill(first, 1)
         assert AWHILE < await waits(second) < SOON
         assert len(await claims(second)) == 1
 
 
 @pytest.mark.usefixtures("seldom")
-async def test_who_hears_nothing_any_more_listens_again(dsn_postgres_waits: str) -> None:
-    async with replicas(dsn_postgres_waits, SystemClock()) as [first, second]:
-        await listening(second, dsn_postgres_waits)
-        await deafen(dsn_postgres_waits)
-        await listening(second, dsn_postgres_waits)
+async def test_who_hears_nothing_any_more_listens_again(direct_dsn: str) -> None:
+    async with replicas(direct_dsn, SystemClock()) as [first, second]:
+        await listening(second, direct_dsn)
+        await deafen(direct_dsn)
+        await listening(second, direct_dsn)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(first.put, [Notification(named(5))])
             assert await waits(second) < SOON
@@ -384,11 +384,11 @@ async def deafen(dsn: str) -> None:
     await anyio.sleep(0.1)
 
 
-async def test_a_notification_that_cannot_be_sent_holds_nothing_up(dsn_postgres_waits: str) -> None:
+async def test_a_notification_that_cannot_be_sent_holds_nothing_up(direct_dsn: str) -> None:
     """The queue's lock is the server's: whoever has it keeps others from telling, not from putting."""
     async with (
-        replicas(dsn_postgres_waits, SystemClock(), 1) as [inbox],
-        session(dsn_postgres_waits) as other,
+        replicas(direct_dsn, SystemClock(), 1) as [inbox],
+        session(direct_dsn) as other,
         other.transaction(),
     ):
         await other.execute("NOTIFY elsewhere")

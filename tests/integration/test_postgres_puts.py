@@ -1,4 +1,4 @@
-"""Putting into PostgreSQL, also in trouble."""
+"""Puts into an inbox in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.integration.sharing import claims, done, fill, named, replicas, sessi
 from tests.promises.inboxes import PLENTY, TERMS, TOLD, HandClock
 from tests.servers.postgres import Postgres
 
-# ── Several processes put into one inbox: nothing waits for ever, nothing is counted twice, nothing is lost.
+# ── Concurrent puts
 
 
 LONG = TableIdentifier("prod", tuple(f"{'n' * 500}{level}" for level in range(60)), "é" * 500)
@@ -240,10 +240,10 @@ async def test_a_chain_of_renames_is_followed_by_rows_that_were_not_named(dsn: s
     assert told.reported_changes[-1].metadata_location == "s3://lake/t/metadata/2.json"
 
 
-# ── A database in trouble: senders are told to come again, workers go on, and nothing acknowledged is lost.
+# ── Database outages
 
 
-TERMS_POSTGRES_TROUBLE = InboxConfig(lease=timedelta(seconds=2))
+SHORT_LEASES = InboxConfig(lease=timedelta(seconds=2))
 RESTARTS = 4
 
 
@@ -310,7 +310,7 @@ async def test_nothing_acknowledged_is_lost_however_often_the_server_is_killed(o
         dsn, book, stop = own.dsn(database), Book(), anyio.Event()
         own.execute(f"ALTER DATABASE {database} SET synchronous_commit = off")
         async with (
-            replicas(dsn, SystemClock(), 2, TERMS_POSTGRES_TROUBLE) as inboxes,
+            replicas(dsn, SystemClock(), 2, SHORT_LEASES) as inboxes,
             anyio.create_task_group() as tasks,
         ):
             for number in range(8):
@@ -334,7 +334,7 @@ async def test_nothing_acknowledged_is_lost_however_often_the_server_is_killed(o
         assert await stored(dsn, "SELECT count(*) FROM sfn.event") == await stored(
             dsn, "SELECT count(DISTINCT event_id) FROM sfn.event"
         )
-        async with replicas(dsn, SystemClock(), 1, TERMS_POSTGRES_TROUBLE) as [inbox]:
+        async with replicas(dsn, SystemClock(), 1, SHORT_LEASES) as [inbox]:
             with anyio.fail_after(20):
                 while await stored(dsn, "SELECT key FROM sfn.subject WHERE seq > done_seq OR state <> 'queued'"):
                     for claim in await claims(inbox):

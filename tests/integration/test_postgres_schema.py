@@ -1,4 +1,4 @@
-"""The tables in PostgreSQL: rights, set-up, cost."""
+"""Privileges, migrations and costs of the tables in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tests.servers.found import found
 from tests.servers.postgres import Postgres
 from tests.unit.deployment import ROOT, files
 
-# ── The service with a role that has what the pages give it, and nothing else.
+# ── Least privileges
 
 
 ROLE = DATABASE = "sfn"
@@ -135,7 +135,7 @@ async def test_a_backup_is_taken_and_restored_with_no_more_rights(postgres: Post
                 await eventually(lambda: not lake.wrong())
 
 
-# ── The tables in PostgreSQL: made once, by whoever comes first, and shared by versions of the service that differ.
+# ── Migrations
 
 
 NOW = len(MIGRATIONS)
@@ -145,42 +145,40 @@ HARSH = Migration("ALTER TABLE sfn.event RENAME COLUMN key TO whose", oldest=NOW
 """One that no older version may see."""
 
 
-@pytest.fixture(name="dsn_postgres_schema")
-def fixture_dsn_postgres_schema(postgres: Postgres, database: str) -> str:
+@pytest.fixture(name="admin_dsn")
+def fixture_admin_dsn(postgres: Postgres, database: str) -> str:
     return postgres.dsn(database)
 
 
-async def test_replicas_that_start_together_make_the_tables_once(dsn_postgres_schema: str) -> None:
+async def test_replicas_that_start_together_make_the_tables_once(admin_dsn: str) -> None:
     counts: list[int] = []
 
     async def start(number: int) -> None:
-        async with PostgresInbox.opened(PostgresServer(dsn_postgres_schema), InboxConfig(), SystemClock()) as inbox:
+        async with PostgresInbox.opened(PostgresServer(admin_dsn), InboxConfig(), SystemClock()) as inbox:
             await inbox.put([Notification(named(number))])
-            counts.append(len(await stored(dsn_postgres_schema, "SELECT version FROM sfn.version")))
+            counts.append(len(await stored(admin_dsn, "SELECT version FROM sfn.version")))
 
     async with anyio.create_task_group() as tasks:
         for number in range(8):
             tasks.start_soon(start, number)
     assert counts == [1] * 8
-    assert await stored(dsn_postgres_schema, "SELECT count(*) FROM sfn.subject") == [8]
+    assert await stored(admin_dsn, "SELECT count(*) FROM sfn.subject") == [8]
 
 
-async def test_a_start_that_is_interrupted_leaves_nothing_behind(dsn_postgres_schema: str) -> None:
+async def test_a_start_that_is_interrupted_leaves_nothing_behind(admin_dsn: str) -> None:
     broken = Migration("CREATE TABLE sfn.more(id int); SELECT 1 / 0", oldest=1)
     with pytest.raises(FatalError, match="22012"):
         async with PostgresInbox.opened(
-            PostgresServer(dsn_postgres_schema), InboxConfig(), SystemClock(), migrations=[*MIGRATIONS, broken]
+            PostgresServer(admin_dsn), InboxConfig(), SystemClock(), migrations=[*MIGRATIONS, broken]
         ):
             pass
-    assert await stored(dsn_postgres_schema, "SELECT to_regnamespace('sfn')") == [None]
+    assert await stored(admin_dsn, "SELECT to_regnamespace('sfn')") == [None]
 
 
-async def test_an_older_version_works_beside_a_newer_one_that_leaves_room_for_it(dsn_postgres_schema: str) -> None:
+async def test_an_older_version_works_beside_a_newer_one_that_leaves_room_for_it(admin_dsn: str) -> None:
     clock = SystemClock()
-    older = PostgresInbox.opened(PostgresServer(dsn_postgres_schema), InboxConfig(), clock)
-    newer = PostgresInbox.opened(
-        PostgresServer(dsn_postgres_schema), InboxConfig(), clock, migrations=[*MIGRATIONS, KIND]
-    )
+    older = PostgresInbox.opened(PostgresServer(admin_dsn), InboxConfig(), clock)
+    newer = PostgresInbox.opened(PostgresServer(admin_dsn), InboxConfig(), clock, migrations=[*MIGRATIONS, KIND])
     async with older as old:
         await fill(old, 2)
         # Its statements are prepared by now.
@@ -192,18 +190,16 @@ async def test_an_older_version_works_beside_a_newer_one_that_leaves_room_for_it
             assert await old.settle(first, done(), clock.now())
             assert await new.settle(second, done(), clock.now())
             assert len(await claims(old)) == 2
-        async with replicas(dsn_postgres_schema, clock, 1) as [restarted]:
+        async with replicas(admin_dsn, clock, 1) as [restarted]:
             assert (await restarted.put([Notification(named(7), "etl", "e1")])).duplicates == 1
-    assert await stored(dsn_postgres_schema, "SELECT version FROM sfn.version") == [NOW + 1]
+    assert await stored(admin_dsn, "SELECT version FROM sfn.version") == [NOW + 1]
 
 
-async def test_at_an_upgrade_tables_of_several_places_are_looked_at(dsn_postgres_schema: str) -> None:
+async def test_at_an_upgrade_tables_of_several_places_are_looked_at(admin_dsn: str) -> None:
     """Earlier versions took two names of one directory for two places, and wrote that the table moved to itself."""
     clock = SystemClock()
     names = [named(number) for number in range(3)]
-    async with PostgresInbox.opened(
-        PostgresServer(dsn_postgres_schema), InboxConfig(), clock, migrations=MIGRATIONS[:5]
-    ) as old:
+    async with PostgresInbox.opened(PostgresServer(admin_dsn), InboxConfig(), clock, migrations=MIGRATIONS[:5]) as old:
         await old.put([Notification(name) for name in names])
         for claim in await claims(old):
             await old.record_location(claim, f"file:///{claim.subject}", None)
@@ -211,62 +207,62 @@ async def test_at_an_upgrade_tables_of_several_places_are_looked_at(dsn_postgres
                 await old.record_location(claim, "file:///other", None)
             assert await old.settle(claim, done(), clock.now())
         assert await claims(old) == []
-    async with replicas(dsn_postgres_schema, clock, 1) as [new]:
+    async with replicas(admin_dsn, clock, 1) as [new]:
         assert [claim.subject for claim in await claims(new)] == [names[1]]
 
 
-async def test_an_older_version_does_not_start_on_what_it_must_not_see(dsn_postgres_schema: str) -> None:
+async def test_an_older_version_does_not_start_on_what_it_must_not_see(admin_dsn: str) -> None:
     newer = PostgresInbox.opened(
-        PostgresServer(dsn_postgres_schema), InboxConfig(), SystemClock(), migrations=[*MIGRATIONS, KIND, HARSH]
+        PostgresServer(admin_dsn), InboxConfig(), SystemClock(), migrations=[*MIGRATIONS, KIND, HARSH]
     )
     async with newer:
         pass
     with pytest.raises(FatalError, match=f"version {NOW + 2}, which takes {NOW + 2} at least; start the version"):
-        async with PostgresInbox.opened(PostgresServer(dsn_postgres_schema), InboxConfig(), SystemClock()):
+        async with PostgresInbox.opened(PostgresServer(admin_dsn), InboxConfig(), SystemClock()):
             pass
 
 
-async def test_an_older_version_that_runs_ends_when_it_must_not_go_on(dsn_postgres_schema: str) -> None:
-    older = PostgresInbox.opened(PostgresServer(dsn_postgres_schema), InboxConfig(), SystemClock())
+async def test_an_older_version_that_runs_ends_when_it_must_not_go_on(admin_dsn: str) -> None:
+    older = PostgresInbox.opened(PostgresServer(admin_dsn), InboxConfig(), SystemClock())
     newer = PostgresInbox.opened(
-        PostgresServer(dsn_postgres_schema), InboxConfig(), SystemClock(), migrations=[*MIGRATIONS, KIND, HARSH]
+        PostgresServer(admin_dsn), InboxConfig(), SystemClock(), migrations=[*MIGRATIONS, KIND, HARSH]
     )
     async with older as old, newer:
         with anyio.fail_after(10), pytest.raises(FatalError, match="which takes"):
             await old.run_maintenance(timedelta(hours=72), every=0.1)
 
 
-async def test_tables_that_somebody_removed_end_the_process(dsn_postgres_schema: str) -> None:
-    async with replicas(dsn_postgres_schema, SystemClock(), 1) as [inbox]:
+async def test_tables_that_somebody_removed_end_the_process(admin_dsn: str) -> None:
+    async with replicas(admin_dsn, SystemClock(), 1) as [inbox]:
         await fill(inbox, 1)
-        await stored(dsn_postgres_schema, "DROP SCHEMA sfn CASCADE")
+        await stored(admin_dsn, "DROP SCHEMA sfn CASCADE")
         with pytest.raises(FatalError, match="leave the schema sfn to the service"):
             await fill(inbox, 1)
 
 
-async def test_who_may_not_make_a_schema_is_told_what_to_do(dsn_postgres_schema: str) -> None:
-    async with session(dsn_postgres_schema) as admin:
+async def test_who_may_not_make_a_schema_is_told_what_to_do(admin_dsn: str) -> None:
+    async with session(admin_dsn) as admin:
         await admin.execute("CREATE ROLE lesser LOGIN")
     try:
-        lesser = PostgresServer(dsn_postgres_schema.replace("postgres@", "lesser@"))
+        lesser = PostgresServer(admin_dsn.replace("postgres@", "lesser@"))
         with pytest.raises(FatalError, match="GRANT CREATE ON DATABASE"):
             async with PostgresInbox.opened(lesser, InboxConfig(), SystemClock()):
                 pass
-        async with session(dsn_postgres_schema) as admin:
+        async with session(admin_dsn) as admin:
             await admin.execute("CREATE SCHEMA sfn AUTHORIZATION lesser")
         async with PostgresInbox.opened(lesser, InboxConfig(), SystemClock()) as inbox:
             await fill(inbox, 1)
-            async with session(dsn_postgres_schema) as admin:
+            async with session(admin_dsn) as admin:
                 await admin.execute("REVOKE ALL ON sfn.event FROM lesser; ALTER TABLE sfn.event OWNER TO postgres")
             # It was right once: somebody is at it, and what comes meanwhile comes again.
             with pytest.raises(Transient, match="42501"):
                 await fill(inbox, 1)
     finally:
-        async with session(dsn_postgres_schema) as admin:
+        async with session(admin_dsn) as admin:
             await admin.execute("DROP OWNED BY lesser CASCADE; DROP ROLE lesser")
 
 
-# ── What the tables in PostgreSQL cost, and what they keep: no scan, no bloat, no commit that is not on disk.
+# ── Costs
 
 
 READ = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'subject'"
@@ -274,15 +270,10 @@ SCANNED = "SELECT relname, seq_scan FROM pg_stat_user_tables WHERE schemaname = 
 WRITTEN = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'subject'"
 
 
-@pytest.fixture(name="dsn_postgres_tables")
-def fixture_dsn_postgres_tables(postgres: Postgres, database: str) -> str:
-    return postgres.dsn(database)
-
-
 @pytest.mark.parametrize("backlog", [200, 4000])
-async def test_a_blocked_backlog_is_never_scanned(dsn_postgres_tables: str, backlog: int) -> None:
+async def test_a_blocked_backlog_is_never_scanned(admin_dsn: str, backlog: int) -> None:
     slots = Capacity(total=9, live=9, sweeps=9, per_group={ConcurrencyGroup("away", "", Priority.LIVE): 0})
-    async with replicas(dsn_postgres_tables, SystemClock(), 1) as [inbox]:
+    async with replicas(admin_dsn, SystemClock(), 1) as [inbox]:
         await fill(inbox, 20)
         await inbox.put([Notification(TableIdentifier("away", ("sales",), f"t{number}")) for number in range(backlog)])
 
@@ -292,17 +283,17 @@ async def test_a_blocked_backlog_is_never_scanned(dsn_postgres_tables: str, back
         ((read,),) = await sql.fetch(READ)
         return int(read)
 
-    async with reached(PostgresServer(dsn_postgres_tables)) as there:
+    async with reached(PostgresServer(admin_dsn)) as there:
         assert await there.transactions.on_tables(look) < 30
 
 
-async def test_no_table_is_read_as_a_whole_however_small_it_was_when_that_was_planned(dsn_postgres_tables: str) -> None:
+async def test_no_table_is_read_as_a_whole_however_small_it_was_when_that_was_planned(admin_dsn: str) -> None:
     clock = HandClock()
-    async with replicas(dsn_postgres_tables, clock, 1, TERMS):
+    async with replicas(admin_dsn, clock, 1, TERMS):
         pass
     # To make an index a table is read as a whole.
-    await stored(dsn_postgres_tables, "SELECT pg_stat_reset()")
-    async with replicas(dsn_postgres_tables, clock, 1, TERMS) as [inbox]:
+    await stored(admin_dsn, "SELECT pg_stat_reset()")
+    async with replicas(admin_dsn, clock, 1, TERMS) as [inbox]:
         for rows in (1, 3000, 1):
             opened = [Intent(f"{rows} {number}", (named(number),), "gateway", "10.0.0.1") for number in range(rows)]
             await inbox.put(opened)
@@ -317,18 +308,18 @@ async def test_no_table_is_read_as_a_whole_however_small_it_was_when_that_was_pl
             clock.turn(60)
             await claims(inbox)
             clock.turn(60)
-    async with session(dsn_postgres_tables) as other:
+    async with session(admin_dsn) as other:
         # The server says it by and by.
         await anyio.sleep(1.2)
         scanned = dict(await other.fetch(SCANNED))
     assert {name for name, scans in scanned.items() if scans} <= {"version", "lane"}
 
 
-async def test_what_is_told_again_of_a_row_touches_no_index(dsn_postgres_tables: str) -> None:
-    async with replicas(dsn_postgres_tables, SystemClock(), 1) as [inbox]:
+async def test_what_is_told_again_of_a_row_touches_no_index(admin_dsn: str) -> None:
+    async with replicas(admin_dsn, SystemClock(), 1) as [inbox]:
         for _ in range(21):
             await fill(inbox, 50)
-    async with session(dsn_postgres_tables) as other:
+    async with session(admin_dsn) as other:
         with anyio.fail_after(5):
             while not (found := await other.fetchrow(WRITTEN))[0]:  # noqa: ASYNC110 - the server says it by and by
                 await anyio.sleep(0.1)
@@ -337,23 +328,23 @@ async def test_what_is_told_again_of_a_row_touches_no_index(dsn_postgres_tables:
     assert hot > 900
 
 
-async def test_what_is_old_goes_in_portions_and_one_process_does_it(dsn_postgres_tables: str) -> None:
+async def test_what_is_old_goes_in_portions_and_one_process_does_it(admin_dsn: str) -> None:
     clock, kept = HandClock(), timedelta(hours=72)
-    async with replicas(dsn_postgres_tables, clock, 2) as [first, second]:
+    async with replicas(admin_dsn, clock, 2) as [first, second]:
         for _ in range(3):
             await first.put([Notification(named(number)) for number in range(PRUNE_BATCH_SIZE)])
         clock.turn(kept.total_seconds() + 1)
         await first.put([Notification(named(0), "etl", "new")])
-        async with session(dsn_postgres_tables) as other, other.transaction():
+        async with session(admin_dsn) as other, other.transaction():
             await other.execute("SELECT pg_advisory_xact_lock($1::bigint)", number_of("tending"))
             assert await second.run_maintenance_once(kept) == 0
         assert await second.run_maintenance_once(kept) == 3 * PRUNE_BATCH_SIZE
-        assert await stored(dsn_postgres_tables, "SELECT event_id FROM sfn.event") == ["new"]
+        assert await stored(admin_dsn, "SELECT event_id FROM sfn.event") == ["new"]
 
 
-async def test_closed_letters_go_after_a_while(dsn_postgres_tables: str) -> None:
+async def test_closed_letters_go_after_a_while(admin_dsn: str) -> None:
     clock = HandClock()
-    async with replicas(dsn_postgres_tables, clock, 1, TERMS) as [inbox]:
+    async with replicas(admin_dsn, clock, 1, TERMS) as [inbox]:
         await fill(inbox, 2)
         for claim in await claims(inbox):
             await inbox.settle(claim, DeadLettered(DeadLetterReason.PERMANENT, "it can't be"), clock.now())
@@ -363,34 +354,34 @@ async def test_closed_letters_go_after_a_while(dsn_postgres_tables: str) -> None
         assert [letter.id for letter in await inbox.list_newest(DeadLetterFilter(status=None), 10)] == [2]
 
 
-async def test_tending_goes_on_for_ever(dsn_postgres_tables: str) -> None:
+async def test_tending_goes_on_for_ever(admin_dsn: str) -> None:
     clock = HandClock()
-    async with replicas(dsn_postgres_tables, clock, 1) as [inbox]:
+    async with replicas(admin_dsn, clock, 1) as [inbox]:
         await fill(inbox, 3)
         clock.turn(10)
         with anyio.move_on_after(0.5):
             await inbox.run_maintenance(timedelta(seconds=5), every=0.1)
-        assert await stored(dsn_postgres_tables, "SELECT count(*) FROM sfn.event") == [0]
-        await stored(dsn_postgres_tables, "UPDATE sfn.version SET oldest = 99")
+        assert await stored(admin_dsn, "SELECT count(*) FROM sfn.event") == [0]
+        await stored(admin_dsn, "UPDATE sfn.version SET oldest = 99")
         with anyio.fail_after(5), pytest.raises(FatalError, match="takes 99"):
             await inbox.run_maintenance(timedelta(seconds=5), every=0.1)
 
 
-async def test_a_commit_is_on_disk_whatever_the_server_does_by_default(dsn_postgres_tables: str, database: str) -> None:
-    async with session(dsn_postgres_tables) as other:
+async def test_a_commit_is_on_disk_whatever_the_server_does_by_default(admin_dsn: str, database: str) -> None:
+    async with session(admin_dsn) as other:
         await other.execute(f"ALTER DATABASE {database} SET synchronous_commit = off")
         await other.execute(f"ALTER DATABASE {database} SET default_transaction_isolation = 'serializable'")
 
     async def look(sql: Sql) -> list[str]:
         return [(await sql.fetch(f"SHOW {name}"))[0][0] for name in ("synchronous_commit", "transaction_isolation")]
 
-    async with reached(PostgresServer(dsn_postgres_tables)) as there:
+    async with reached(PostgresServer(admin_dsn)) as there:
         assert await there.transactions.on_tables(look) == ["on", "read committed"]
-    async with session(dsn_postgres_tables) as other:
+    async with session(admin_dsn) as other:
         assert await other.fetchval("SHOW synchronous_commit") == "off"
 
 
-async def test_a_commit_that_undoes_is_none(dsn_postgres_tables: str) -> None:
+async def test_a_commit_that_undoes_is_none(admin_dsn: str) -> None:
     """Whoever goes on after a failed statement is told of no error by the server, but that it has rolled back."""
 
     async def go_on(sql: Sql) -> None:
@@ -399,28 +390,26 @@ async def test_a_commit_that_undoes_is_none(dsn_postgres_tables: str) -> None:
             await sql.execute("SELECT 1 / 0")
 
     async with (
-        replicas(dsn_postgres_tables, SystemClock(), 1) as [inbox],
-        reached(PostgresServer(dsn_postgres_tables)) as there,
+        replicas(admin_dsn, SystemClock(), 1) as [inbox],
+        reached(PostgresServer(admin_dsn)) as there,
     ):
         with pytest.raises(Transient, match="ended with ROLLBACK"):
             await there.transactions.on_tables(go_on)
         assert await inbox.retired_catalogs() == frozenset()
 
 
-async def test_figures_are_counted_seldom_and_told_often(dsn_postgres_tables: str) -> None:
+async def test_figures_are_counted_seldom_and_told_often(admin_dsn: str) -> None:
     """Whoever tends the inbox counts them again, as long as somebody asks."""
     clock = SystemClock()
     due, leased = {("prod", "due"): 3}, {("prod", "leased"): 3}
-    async with PostgresInbox.opened(
-        PostgresServer(dsn_postgres_tables), InboxConfig(), clock, stats_max_age=0.4
-    ) as inbox:
+    async with PostgresInbox.opened(PostgresServer(admin_dsn), InboxConfig(), clock, stats_max_age=0.4) as inbox:
         await fill(inbox, 3)
         assert (await inbox.stats()).tables == due
         assert len(await claims(inbox)) == 3
         assert (await inbox.stats()).tables == due
         with anyio.move_on_after(0.8):
             await inbox.run_maintenance(timedelta(hours=1), every=0.1)
-        async with session(dsn_postgres_tables) as other, other.transaction():
+        async with session(admin_dsn) as other, other.transaction():
             await other.execute("LOCK TABLE sfn.subject")
             with anyio.fail_after(1):
                 assert (await inbox.stats()).tables == leased

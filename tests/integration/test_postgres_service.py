@@ -1,4 +1,4 @@
-"""Services on PostgreSQL: start and work."""
+"""The service with an inbox in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.integration.waiting import until
 from tests.servers.postgres import Postgres
 from tests.servers.user import give
 
-# ── Two services on one inbox: each takes events, either publishes them, and what one is told the other learns.
+# ── Two services on one inbox
 
 
 ADMIN = {"SFN_ADMIN__TOKEN": "an-operators-token"}
@@ -107,7 +107,7 @@ async def test_a_check_proves_a_database_and_leaves_nothing_in_it(
     assert "s3cret" not in f"{found} {settings!r}"
 
 
-# ── What a start says of a database that the inbox can't be kept in; and that no password is ever told.
+# ── Start
 
 
 PHRASE, ENCODED = "s3cret-&-w0rd", "s3cret-%26-w0rd"

@@ -1,4 +1,4 @@
-"""What a publish asks of catalog and store, counted at the servers."""
+"""The number of requests that a publish needs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.promises.grounds import s3_store
 from tests.promises.inboxes import TERMS, HandClock
 from tests.servers.s3 import S3
 
-# ── What a publish asks of an object store, counted by a proxy in front of it.
+# ── Requests to the store
 
 
 NAME = TableIdentifier("prod", ("n",), "orders")
@@ -123,7 +123,7 @@ async def test_what_a_tables_life_costs(line: Line, record_property: Record) -> 
     assert set().union(*costs.values()) <= {"GET", "LIST", "PUT if-match", "PUT if-none-match", "DELETE if-match"}
 
 
-# ── What a publish costs, counted at the servers: real inbox, worker, catalog client and files.
+# ── Requests to all servers
 
 
 ORDERS = TableIdentifier("lake", (NAMESPACE,), "orders")

@@ -1,4 +1,4 @@
-"""Sources of events: checks and login."""
+"""Checks and credentials of pull sources."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.servers.process import free_port
 from tests.unit.certificates import Authority, Files
 from tests.unit.settings_ground import CATALOG, Ground
 
-# ── What `sfn check` says of sources, on real servers.
+# ── `sfn check`
 
 
 TOLD = '[catalogs.hive]\ntype = "events"\ncatalog_id = "x"\nallowed_locations = ["/w"]\n'
@@ -190,7 +190,7 @@ async def test_of_catalogs_that_nobody_can_ask_core_nats_is_warned_of(ground: Gr
     assert [severity for _, severity, *_ in others] == ["ok"]
 
 
-# ── Who asks a NATS server, and what is told where it does not let us in.
+# ── NATS credentials
 
 
 PASSWORDS = """\

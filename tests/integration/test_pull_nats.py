@@ -1,4 +1,4 @@
-"""Events of core NATS and JetStream."""
+"""Events from core NATS and JetStream."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.integration.pulling import LIMIT, Place, event, names, subjects
 from tests.integration.waiting import until
 from tests.servers.nats import Nats
 
-# ── The durable consumer of a stream: made where there is none, and told of where it is not what is needed.
+# ── Durable consumers
 
 
 @pytest.fixture
@@ -133,38 +133,38 @@ async def test_what_came_before_a_request_ended_badly_is_handed_on(place: Place)
             assert "found 409 Consumer Deleted" in str(away.value)
 
 
-# ── Events of core NATS: what is not heard is lost, and found by a look at the catalogs.
+# ── Core NATS
 
 
 BUSY = Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=0.1)
 
 
 @pytest.fixture
-def place_pull_core(nats: Nats) -> Place:
+def core_place(nats: Nats) -> Place:
     return Place(nats.url)
 
 
-async def test_what_is_published_is_taken_in_its_order(place_pull_core: Place, inbox: Inbox) -> None:
-    async with place_pull_core.begun(inbox) as fetching:
-        await place_pull_core.publish(*map(event, range(100)))
+async def test_what_is_published_is_taken_in_its_order(core_place: Place, inbox: Inbox) -> None:
+    async with core_place.begun(inbox) as fetching:
+        await core_place.publish(*map(event, range(100)))
         await until(lambda: len(inbox.taken) == 100)
         assert fetching.received("accepted") == 100
     assert subjects(inbox) == [f"t{number}" for number in range(100)]
     assert {hint.sender for hint in inbox.taken} == {"pull.events"}
 
 
-async def test_a_wildcard_brings_what_is_published_below_it(place_pull_core: Place, inbox: Inbox) -> None:
-    above = Place(place_pull_core.url, f"{place_pull_core.subject}.>")
+async def test_a_wildcard_brings_what_is_published_below_it(core_place: Place, inbox: Inbox) -> None:
+    above = Place(core_place.url, f"{core_place.subject}.>")
     async with above.begun(inbox):
-        await Place(place_pull_core.url, f"{place_pull_core.subject}.a.b").publish(event(1))
+        await Place(core_place.url, f"{core_place.subject}.a.b").publish(event(1))
         await until(lambda: inbox.taken)
     assert subjects(inbox) == ["t1"]
 
 
-async def test_headers_say_what_a_message_is_as_those_of_a_request_do(place_pull_core: Place, inbox: Inbox) -> None:
-    async with place_pull_core.begun(inbox):
-        await place_pull_core.publish(b"x", headers={"Content-Type": "text/x; größe"})
-        await place_pull_core.publish(b"y")
+async def test_headers_say_what_a_message_is_as_those_of_a_request_do(core_place: Place, inbox: Inbox) -> None:
+    async with core_place.begun(inbox):
+        await core_place.publish(b"x", headers={"Content-Type": "text/x; größe"})
+        await core_place.publish(b"y")
         await until(lambda: len(inbox.kept) == 2)
     assert [kept.content_type for kept in inbox.kept] == [
         "text/x; größe".encode().decode("latin-1"),
@@ -172,10 +172,10 @@ async def test_headers_say_what_a_message_is_as_those_of_a_request_do(place_pull
     ]
 
 
-async def test_the_headers_of_a_cloudevent_are_kept_with_it(place_pull_core: Place, inbox: Inbox) -> None:
+async def test_the_headers_of_a_cloudevent_are_kept_with_it(core_place: Place, inbox: Inbox) -> None:
     attributes = {"ce-specversion": "1.0", "ce-id": "e1", "ce-source": "/ci", "ce-type": "commit"}
-    async with place_pull_core.fetched(inbox):
-        await place_pull_core.publish(b'{"namespace": ["a"], "name": 7}', headers=attributes)
+    async with core_place.fetched(inbox):
+        await core_place.publish(b'{"namespace": ["a"], "name": 7}', headers=attributes)
         await until(lambda: inbox.kept)
     (kept,) = inbox.kept
     assert kept.content_type == "application/cloudevents+json"
@@ -183,22 +183,22 @@ async def test_the_headers_of_a_cloudevent_are_kept_with_it(place_pull_core: Pla
 
 
 async def test_replicas_of_one_group_share_the_messages_and_another_group_has_them_all(
-    place_pull_core: Place, inbox: Inbox
+    core_place: Place, inbox: Inbox
 ) -> None:
     twin, other = Inbox(), Inbox()
-    elsewhere = Place(place_pull_core.url, place_pull_core.subject, group="other")
-    async with place_pull_core.begun(inbox), place_pull_core.begun(twin), elsewhere.begun(other):
-        await place_pull_core.publish(*map(event, range(200)))
+    elsewhere = Place(core_place.url, core_place.subject, group="other")
+    async with core_place.begun(inbox), core_place.begun(twin), elsewhere.begun(other):
+        await core_place.publish(*map(event, range(200)))
         await until(lambda: len(inbox.taken) + len(twin.taken) >= 200 and len(other.taken) == 200)
     assert sorted(subjects(inbox) + subjects(twin)) == sorted(subjects(other))
     assert inbox.taken
     assert twin.taken
 
 
-async def test_what_the_inbox_does_not_take_stays_in_hand_until_it_does(place_pull_core: Place, inbox: Inbox) -> None:
-    async with place_pull_core.begun(inbox) as fetching:
+async def test_what_the_inbox_does_not_take_stays_in_hand_until_it_does(core_place: Place, inbox: Inbox) -> None:
+    async with core_place.begun(inbox) as fetching:
         inbox.failure = BUSY
-        await place_pull_core.publish(event(1), event(2))
+        await core_place.publish(event(1), event(2))
         await until(lambda: fetching.received("unavailable", "none") >= 6)
         inbox.failure = None
         await until(lambda: len(inbox.taken) == 2)
@@ -206,13 +206,13 @@ async def test_what_the_inbox_does_not_take_stays_in_hand_until_it_does(place_pu
 
 
 async def test_what_there_is_no_room_for_is_counted_and_the_catalogs_are_looked_at(
-    place_pull_core: Place, inbox: Inbox
+    core_place: Place, inbox: Inbox
 ) -> None:
     published = 5_000
-    async with place_pull_core.begun(inbox) as fetching:
+    async with core_place.begun(inbox) as fetching:
         inbox.gate = anyio.Event()
         with capture_logs() as logs:
-            await place_pull_core.publish(*map(event, range(published)))
+            await core_place.publish(*map(event, range(published)))
             await anyio.sleep(0.5)
             inbox.gate.set()
             await until(lambda: "prod" in subjects(inbox))
@@ -225,11 +225,11 @@ async def test_what_there_is_no_room_for_is_counted_and_the_catalogs_are_looked_
 
 
 async def test_what_was_dropped_has_the_catalogs_looked_at_once_the_inbox_answers_again(
-    place_pull_core: Place, inbox: Inbox
+    core_place: Place, inbox: Inbox
 ) -> None:
-    async with place_pull_core.begun(inbox) as fetching:
+    async with core_place.begun(inbox) as fetching:
         inbox.gate = anyio.Event()
-        await place_pull_core.publish(*map(event, range(2_000)))
+        await core_place.publish(*map(event, range(2_000)))
         inbox.failure = BUSY
         inbox.gate.set()
         await until(lambda: fetching.received("unavailable", "none") >= 5)
@@ -253,9 +253,9 @@ async def test_after_a_loss_of_the_connection_the_catalogs_are_looked_at(inbox: 
     assert subjects(inbox) == ["t1", "prod", "t2"]
 
 
-async def test_a_connection_that_was_never_lost_asks_for_no_look(place_pull_core: Place, inbox: Inbox) -> None:
-    async with place_pull_core.begun(inbox):
-        await place_pull_core.publish(event(1))
+async def test_a_connection_that_was_never_lost_asks_for_no_look(core_place: Place, inbox: Inbox) -> None:
+    async with core_place.begun(inbox):
+        await core_place.publish(event(1))
         await until(lambda: inbox.taken)
         await anyio.sleep(0.1)
     assert subjects(inbox) == ["t1"]
@@ -277,40 +277,38 @@ async def test_of_catalogs_that_nobody_can_ask_a_loss_is_an_error_in_the_log(inb
     assert inbox.taken == []
 
 
-async def test_what_nobody_understands_is_kept_and_what_is_too_large_looked_at(
-    place_pull_core: Place, inbox: Inbox
-) -> None:
-    async with place_pull_core.begun(inbox) as fetching:
-        await place_pull_core.publish(b"nonsense", event(1, padding="x" * LIMIT), event(2))
+async def test_what_nobody_understands_is_kept_and_what_is_too_large_looked_at(core_place: Place, inbox: Inbox) -> None:
+    async with core_place.begun(inbox) as fetching:
+        await core_place.publish(b"nonsense", event(1, padding="x" * LIMIT), event(2))
         await until(lambda: len(inbox.taken) == 2)
         assert fetching.received("refused", "none") == 2
     assert [kept.body for kept in inbox.kept] == [b"nonsense"]
     assert subjects(inbox) == ["prod", "t2"]
 
 
-async def test_a_source_is_connected_for_as_long_as_it_runs(place_pull_core: Place, inbox: Inbox) -> None:
-    async with place_pull_core.begun(inbox) as fetching:
+async def test_a_source_is_connected_for_as_long_as_it_runs(core_place: Place, inbox: Inbox) -> None:
+    async with core_place.begun(inbox) as fetching:
         assert fetching.is_connected
         fetching.stop.set()
         await fetching.ended.wait()
         assert not fetching.is_connected
 
 
-async def test_a_stop_takes_what_was_delivered_before_it(place_pull_core: Place, inbox: Inbox) -> None:
-    async with place_pull_core.begun(inbox) as fetching:
+async def test_a_stop_takes_what_was_delivered_before_it(core_place: Place, inbox: Inbox) -> None:
+    async with core_place.begun(inbox) as fetching:
         inbox.gate = anyio.Event()
-        await place_pull_core.publish(*map(event, range(MAX_PENDING)))
+        await core_place.publish(*map(event, range(MAX_PENDING)))
         await anyio.sleep(0.3)
         fetching.stop.set()
         inbox.gate.set()
         await fetching.ended.wait()
         # Nobody is asked for what comes later.
-        await place_pull_core.publish(event("later"))
+        await core_place.publish(event("later"))
     assert subjects(inbox) == [f"t{number}" for number in range(MAX_PENDING)]
     assert fetching.dropped == 0
 
 
-# ── Events of a stream of JetStream: acknowledged once they are on disk, and so none is lost.
+# ── JetStream
 
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -511,7 +509,7 @@ async def test_no_message_is_lost_or_doubled_between_replicas(place: Place, inbo
     assert sorted(subjects(inbox) + subjects(other)) == sorted(names(*range(1, 201)))
 
 
-# ── What Lakekeeper publishes to NATS, taken as it is: structured CloudEvents on one subject.
+# ── Lakekeeper
 
 
 GOLDEN = Path(__file__).parents[1] / "dialects" / "golden"

@@ -21,15 +21,15 @@ from sfn.errors import Unreadable
 from sfn.sfnfile import version_hint
 from tests.faults import inboxes
 from tests.faults.files import Pointed
-from tests.faults.lake import Lake as LakeTwoCatalogs
-from tests.faults.lake import Table as TableTwoCatalogs
-from tests.faults.lake import serving as serving_two_catalogs
+from tests.faults.lake import Lake as FaultLake
+from tests.faults.lake import Table as FaultTable
+from tests.faults.lake import serving as serving_lake
 from tests.faults.service import Service, Setting, eventually, running
 from tests.integration.process import TOKEN, refused, serving
 from tests.integration.waiting import until
 from tests.promises.sql_world import SCHEMA
 
-# ── The service as a real process over PyIceberg's SQL catalog on SQLite, which other processes commit to.
+# ── SQL catalog
 
 
 CONFIGURATION = """\
@@ -144,7 +144,7 @@ async def test_what_is_missing_is_told_at_the_start(lake: Lake) -> None:
     assert told.startswith("catalogs.prod.properties.uri: expected a database URL of SQLAlchemy")
 
 
-# ── One table in two catalogs, a service for each: the files follow the catalog that had them first, at every moment.
+# ── One table in two catalogs
 
 
 COMMITS = 30
@@ -162,7 +162,7 @@ class Poller:
         pointers, hints: what it saw, and how often.
     """
 
-    lake: LakeTwoCatalogs
+    lake: FaultLake
     name: str
     looks: int = 0
     pointers: list[str | None] = field(default_factory=list)
@@ -183,14 +183,14 @@ class Poller:
 @pytest.mark.parametrize("name", ["orders", "orders_of_theirs"])
 async def test_the_files_follow_their_owner_only(name: str, tmp_path: Path, record_property: Record) -> None:
     """Registered in the second catalog under the same name, or under another."""
-    ours = LakeTwoCatalogs(tmp_path / "warehouse")
-    theirs = LakeTwoCatalogs(ours.warehouse)
+    ours = FaultLake(tmp_path / "warehouse")
+    theirs = FaultLake(ours.warehouse)
     table = ours.create("orders", by="ours-")
-    other = TableTwoCatalogs(table.uuid, table.directory, table.location, [*table.history])
+    other = FaultTable(table.uuid, table.directory, table.location, [*table.history])
     theirs.tables[name] = other
     async with (
-        serving_two_catalogs(ours),
-        serving_two_catalogs(theirs),
+        serving_lake(ours),
+        serving_lake(theirs),
         running(Setting(tmp_path / "ours", ours.uri, ours.warehouse, sweep="1s")) as owner,
     ):
         await eventually(lambda: not ours.wrong())
@@ -217,7 +217,7 @@ async def test_the_files_follow_their_owner_only(name: str, tmp_path: Path, reco
     assert letters == ({"foreign-catalog": 1} if name == "orders" else {})
 
 
-async def _committed(*sides: tuple[LakeTwoCatalogs, str, Service]) -> None:
+async def _committed(*sides: tuple[FaultLake, str, Service]) -> None:
     """Commit to both catalogs in turn, and tell each one's service."""
     for number in range(COMMITS):
         for (lake, name, service), by in zip(sides, ("ours-", "theirs-"), strict=True):

@@ -1,4 +1,4 @@
-"""The service as a process: events become files, whatever names and tokens it meets."""
+"""The service as a process: events become files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.unit.certificates import Authority, Files, replace
 from tests.unit.rest_server import reply, running
 from tests.unit.scraping import Page
 
-# ── The service as a real process: a file inbox, a catalog over HTTP, tables on disk.
+# ── Events and files
 
 
 FIELDS = {"catalog", "table", "attempt", "outcome", "reason", "why", "seconds", "files"}
@@ -203,7 +203,7 @@ async def test_without_an_operators_token_there_are_no_operators(world: Lake) ->
         assert (await daemon.client.post("/admin/v1/drop-limits/prod:release")).status_code == 404
 
 
-# ── The metrics of a real process.
+# ── Metrics
 
 
 DONE = {"catalog": "prod", "outcome": "done", "error_class": ""}
@@ -281,7 +281,7 @@ async def test_leases_that_a_killed_process_left_behind_are_counted(tmp_path: Pa
             assert (await page(daemon)).value("sfn_lease_expirations_total") == 1
 
 
-# ── The service as a real process: files of tokens that are renewed while it runs.
+# ── Token files
 
 
 SECTIONS = """
@@ -318,7 +318,7 @@ async def test_a_token_counts_once_it_is_in_its_file_and_no_more_once_it_is_not(
         assert "-second" not in daemon.log.read_text()
 
 
-# ── The service as a real process that speaks TLS.
+# ── TLS
 
 
 NETWORK = str(IPv4Address(0))
@@ -381,7 +381,7 @@ def test_tokens_in_clear_text_are_warned_of_once(tmp_path: Path, host: str, tls:
     assert logs[-1]["url"].startswith("https://" if tls else "http://")
 
 
-# ── The service as a real process where nobody can ask the catalog: events and metadata files are all that it has.
+# ── Event-only catalogs
 
 
 @dataclass
@@ -474,7 +474,7 @@ async def test_events_too_many_to_be_read_are_an_error_in_the_log(writer: Writer
         assert (record["level"], record["catalogs"]) == ("error", ["hive"])
 
 
-# ── The service as a real process, told of names and locations that mean harm: no file of ours lies outside.
+# ── Malicious names and locations
 
 
 NAMES = (

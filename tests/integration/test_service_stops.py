@@ -1,4 +1,4 @@
-"""How the service ends."""
+"""Stops of the service."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.integration.lake import Lake, lake
 from tests.integration.process import Daemon, configure, refused, serving, start
 from tests.integration.waiting import until
 
-# ── How the service ends: by a signal, because a part of it failed, or because it could not start.
+# ── Signals and failures
 
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -210,7 +210,7 @@ async def test_without_a_token_it_does_not_listen_to_the_network(world: Lake) ->
     assert status == 2
 
 
-# ── A signal ends the service even where something never returns; it says what, and it ends with 1.
+# ── Parts that never return
 
 
 QUIET = '[sweep]\nevery = "off"'

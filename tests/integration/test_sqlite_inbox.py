@@ -1,4 +1,4 @@
-"""The inbox in a file."""
+"""The inbox in an SQLite file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tests.integration.waiting import until
 from tests.promises.inboxes import AT, PLENTY, TERMS, Ground, HandClock, pointer, table
 from tests.promises.stores import ended, names_in, started, told
 
-# ── The inbox in a file: who may open it, and what is still there afterwards.
+# ── Opening and recovery
 
 
 ORDERS, RETURNS, STOCK = table("orders"), table("returns"), table("stock")
@@ -313,10 +313,9 @@ def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path, kill: int) 
         assert set(db.execute("SELECT key FROM subject")) == told_of
 
 
-# ── An inbox that is slow: what waits for its turn behind a long transaction.
+# ── Slow transactions
 
 
-ORDERS_SQLITE_SLOW, RETURNS_SQLITE_SLOW = table("orders"), table("returns")
 LEASE = TERMS.lease.total_seconds()
 
 
@@ -351,9 +350,9 @@ async def test_a_lease_lasts_from_when_the_inbox_came_to_it(tmp_path: Path) -> N
         async def claim() -> None:
             expired.append((await inbox.claim(PLENTY)).expired_leases)
 
-        await ground.hint(ORDERS_SQLITE_SLOW)
+        await ground.hint(ORDERS)
         renewed = await ground.claim()
-        await ground.hint(RETURNS_SQLITE_SLOW)
+        await ground.hint(RETURNS)
         async with busy(inbox) as tasks:
             tasks.start_soon(inbox.renew, [renewed])
             tasks.start_soon(claim)

@@ -1,4 +1,4 @@
-"""The least permissions that a store needs, and policies that grant less."""
+"""The service with the least permissions on a store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.promises.grounds import s3_store
 from tests.servers.s3 import S3
 from tests.servers.s3 import Keys as User
 
-# ── The least that `docs/stores/s3.md` grants is enough for a table's whole life; `sfn check` sees what is missing.
+# ── Least privileges
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "stores" / "s3.md"
@@ -91,7 +91,7 @@ async def test_what_is_missing_is_found(s3: S3, missing: str) -> None:
         assert f"permission to {verb}" in finding.text
 
 
-# ── What a store on S3 makes of policies that grant less than all, and of buckets that keep what is deleted.
+# ── Narrow policies and versioned buckets
 
 
 READS, WRITES, DELETES, LISTS = "s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket"

@@ -1,4 +1,4 @@
-"""What every catalog adapter promises. What every catalog promises whose listing can be shared out."""
+"""Answers and listings of every catalog adapter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sfn.errors import ErrorScope, Permanent
 from tests.promises import catalogs
 from tests.promises.catalogs import World, listable, named
 
-# ── What every catalog adapter promises.
+# ── Every catalog
 
 
 rest_server = catalogs.rest_server
@@ -295,7 +295,7 @@ async def test_many_ask_at_once(world: World) -> None:
     assert all(uuids[table] == uuid for table, uuid in found)
 
 
-# ── What every catalog promises whose listing can be shared out.
+# ── Catalogs with shared listings
 
 
 @listable

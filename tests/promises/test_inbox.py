@@ -1,7 +1,4 @@
-"""What every inbox promises to those who put into it. A new adapter is one more line in `inboxes.ADAPTERS`. What an
-inbox promises to tell of itself: which hints needed no look of their own, which leases ran out, when a catalog is
-swept. What every inbox promises to tell operators of how things stand.
-"""
+"""Puts, results and status of every inbox."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ from sfn.domain.jobs import (
 from sfn.inbox.model import LastEvent
 from tests.promises.inboxes import PLENTY, TERMS, Ground, pointer, subjects, table
 
-# ── What every inbox promises to those who put into it. A new adapter is one more line in `inboxes.ADAPTERS`.
+# ── Puts
 
 
 ORDERS, RETURNS = table("orders"), table("returns")
@@ -264,8 +261,7 @@ async def test_a_wait_ends_at_its_time(ground: Ground) -> None:
         await ground.inbox.wait(ground.now - timedelta(seconds=1))
 
 
-# ── What an inbox promises to tell of itself: which hints needed no look of their own, which leases ran out, when a
-# catalog is swept.
+# ── Reported results
 
 
 ORDERS, RETURNS = table("orders"), table("returns")
@@ -342,19 +338,19 @@ async def test_a_catalog_that_is_to_be_swept_says_when(ground: Ground) -> None:
     assert (standing.state, standing.due_at) == ("queued", ground.after(30))
 
 
-# ── What every inbox promises to tell operators of how things stand.
+# ── Status
 
 
-ORDERS_INBOX_STANDING, RETURNS_INBOX_STANDING, STOCK = table("orders"), table("returns"), table("stock")
+STOCK = table("stock")
 
 
 async def test_a_tables_standing_is_its_whole_story(ground: Ground) -> None:
-    assert await ground.inbox.table_status(ORDERS_INBOX_STANDING) is None
+    assert await ground.inbox.table_status(ORDERS) is None
     await ground.inbox.put(
-        [Notification(ORDERS_INBOX_STANDING, "etl", "e1", min_metadata_location=pointer(2), body=b'{"name": "orders"}')]
+        [Notification(ORDERS, "etl", "e1", min_metadata_location=pointer(2), body=b'{"name": "orders"}')]
     )
     told = ground.now
-    standing = await ground.inbox.table_status(ORDERS_INBOX_STANDING)
+    standing = await ground.inbox.table_status(ORDERS)
     assert standing is not None
     assert (standing.state, standing.has_unprocessed, standing.pending, standing.last_result) == (
         "queued",
@@ -366,7 +362,7 @@ async def test_a_tables_standing_is_its_whole_story(ground: Ground) -> None:
     claim = await ground.claim()
     ground.clock.turn(5)
     await ground.settle(claim, Retry(ground.after(9), "the store hangs"))
-    standing = await ground.inbox.table_status(ORDERS_INBOX_STANDING)
+    standing = await ground.inbox.table_status(ORDERS)
     assert standing is not None
     assert standing.last_result is not None
     assert (standing.last_result.outcome, standing.last_result.why, standing.last_result.at) == (
@@ -384,23 +380,21 @@ async def test_the_last_event_is_found_however_often_others_asked_for_a_look_sin
         return standing.last_event
 
     told = LastEvent("etl", "e1", ground.now, b"one")
-    await ground.inbox.put([Notification(ORDERS_INBOX_STANDING, "etl", "e1", body=b"one")])
+    await ground.inbox.put([Notification(ORDERS, "etl", "e1", body=b"one")])
     await ground.settle(await ground.claim(), ground.done())
     for _ in range(2):
-        await ground.hint(RETURNS_INBOX_STANDING)
-        returns = next(claim for claim in await ground.claims() if claim.subject == RETURNS_INBOX_STANDING)
-        await ground.settle(
-            returns, Done(ground.after(60), PublishResult(wakeups=(Wakeup(ORDERS_INBOX_STANDING), Wakeup(STOCK))))
-        )
-        assert await last(ORDERS_INBOX_STANDING) == told
+        await ground.hint(RETURNS)
+        returns = next(claim for claim in await ground.claims() if claim.subject == RETURNS)
+        await ground.settle(returns, Done(ground.after(60), PublishResult(wakeups=(Wakeup(ORDERS), Wakeup(STOCK)))))
+        assert await last(ORDERS) == told
         assert await last(STOCK) is None
-    await ground.inbox.put([Notification(ORDERS_INBOX_STANDING, "etl", "e2", body=b"two")])
-    assert await last(ORDERS_INBOX_STANDING) == LastEvent("etl", "e2", ground.now, b"two")
+    await ground.inbox.put([Notification(ORDERS, "etl", "e2", body=b"two")])
+    assert await last(ORDERS) == LastEvent("etl", "e2", ground.now, b"two")
 
 
 async def test_a_last_claim_that_was_well_says_no_why(ground: Ground) -> None:
-    await ground.settled(ORDERS_INBOX_STANDING, ground.done())
-    standing = await ground.inbox.table_status(ORDERS_INBOX_STANDING)
+    await ground.settled(ORDERS, ground.done())
+    standing = await ground.inbox.table_status(ORDERS)
     assert standing is not None
     assert standing.last_result is not None
     assert (standing.last_result.outcome, standing.last_result.why, standing.has_unprocessed) == ("done", None, False)

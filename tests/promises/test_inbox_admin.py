@@ -1,6 +1,4 @@
-"""What every inbox promises to remember of catalogs: for whom their files were written. What every inbox promises to
-operators: dead letters, and whose files a catalog's are.
-"""
+"""Admin commands and catalog ids of every inbox."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from sfn.inbox.admin import recorded_owner
 from sfn.inbox.model import MAX_UNDECODABLE_PER_SENDER, AdminCommand, DeadLetterFilter, DeadLetterStatus
 from tests.promises.inboxes import Ground, pointer, table
 
-# ── What every inbox promises to remember of catalogs: for whom their files were written.
+# ── Catalog ids
 
 
 ORDERS, STOCK = table("orders"), table("stock")
@@ -123,15 +121,15 @@ async def test_nobody_owns_files_that_are_gone(ground: Ground) -> None:
     assert await noted(ground, "c1") == "c1"
 
 
-# ── What every inbox promises to operators: dead letters, and whose files a catalog's are.
+# ── Dead letters and adoption
 
 
-ORDERS_INBOX_DESK, RETURNS, STOCK_INBOX_DESK = table("orders"), table("returns"), table("stock")
+RETURNS = table("returns")
 ODD = UndecodableRequest("etl", "/v1/events", "application/json", b"{", 1, "expected JSON, found {")
 
 
 async def died(
-    ground: Ground, name: TableIdentifier = ORDERS_INBOX_DESK, reason: DeadLetterReason = DeadLetterReason.PERMANENT
+    ground: Ground, name: TableIdentifier = ORDERS, reason: DeadLetterReason = DeadLetterReason.PERMANENT
 ) -> int:
     """A table's open letter."""
     await ground.settled(name, DeadLettered(reason, "why"))
@@ -146,12 +144,12 @@ async def test_a_letter_says_whose_it_is_and_when_it_was_opened(ground: Ground) 
     opened = ground.now
     number = await died(ground)
     ground.clock.turn(60)
-    await ground.hint(ORDERS_INBOX_DESK)
+    await ground.hint(ORDERS)
     ground.clock.turn(300)
     await ground.settle(await ground.claim(), DeadLettered(DeadLetterReason.LOCATION_REFUSED, "elsewhere"))
     (letter,) = await ground.inbox.get_many([number, number + 7])
     assert (letter.subject, letter.reason, letter.detail) == (
-        ORDERS_INBOX_DESK,
+        ORDERS,
         DeadLetterReason.LOCATION_REFUSED,
         "elsewhere",
     )
@@ -161,7 +159,7 @@ async def test_a_letter_says_whose_it_is_and_when_it_was_opened(ground: Ground) 
 async def test_letters_are_found_by_each_of_their_marks(ground: Ground) -> None:
     await died(ground)
     ground.clock.turn(60)
-    await died(ground, STOCK_INBOX_DESK, DeadLetterReason.EXHAUSTED)
+    await died(ground, STOCK, DeadLetterReason.EXHAUSTED)
     await died(ground, table("orders", "few"))
     await ground.inbox.put([ODD])
 
@@ -170,7 +168,7 @@ async def test_letters_are_found_by_each_of_their_marks(ground: Ground) -> None:
 
     assert await found(DeadLetterFilter()) == ["prod:sales.orders", "prod:sales.stock", "few:sales.orders", "etl"]
     assert await found(DeadLetterFilter(catalog="prod")) == ["prod:sales.orders", "prod:sales.stock"]
-    assert await found(DeadLetterFilter(table=STOCK_INBOX_DESK)) == ["prod:sales.stock"]
+    assert await found(DeadLetterFilter(table=STOCK)) == ["prod:sales.stock"]
     assert await found(DeadLetterFilter(reason=DeadLetterReason.PERMANENT)) == ["prod:sales.orders", "few:sales.orders"]
     assert await found(DeadLetterFilter(reason=DeadLetterReason.PERMANENT, catalog="few")) == ["few:sales.orders"]
     assert await found(DeadLetterFilter(sender="etl")) == ["etl"]
@@ -191,13 +189,13 @@ async def test_letters_come_page_by_page(ground: Ground) -> None:
 
 
 async def test_a_replay_has_the_table_looked_at_and_closes_the_letter(ground: Ground) -> None:
-    await ground.inbox.put([Notification(ORDERS_INBOX_DESK, min_metadata_location=pointer(3))])
+    await ground.inbox.put([Notification(ORDERS, min_metadata_location=pointer(3))])
     await ground.settle(await ground.claim(), DeadLettered(DeadLetterReason.PERMANENT, "why"))
-    number = await died(ground, STOCK_INBOX_DESK)
+    number = await died(ground, STOCK)
     (first, _) = await ground.inbox.list_after(DeadLetterFilter(), 0, 9)
     assert await ground.inbox.replay([first.id, first.id, 99], [], ground.order("one")) == 1
     claim = await ground.claim()
-    assert (claim.subject, claim.attempt, claim.pending.min_metadata_location) == (ORDERS_INBOX_DESK, 1, pointer(3))
+    assert (claim.subject, claim.attempt, claim.pending.min_metadata_location) == (ORDERS, 1, pointer(3))
     (letter,) = await ground.inbox.get_many([first.id])
     assert (letter.status, letter.actor) == (DeadLetterStatus.REPLAYED, "ann")
     assert [letter.id for letter in await ground.inbox.list_after(DeadLetterFilter(), 0, 9)] == [number]
@@ -208,7 +206,7 @@ async def test_a_replay_takes_its_turn_behind_what_was_told_since(ground: Ground
     numbers = [await died(ground, table(f"t{number}")) for number in range(3)]
     await ground.inbox.replay(numbers, [], ground.order())
     ground.clock.turn(1)
-    await ground.hint(ORDERS_INBOX_DESK)
+    await ground.hint(ORDERS)
     lanes = {str(claim.subject): claim.group.priority.value for claim in await ground.claims()}
     assert lanes == {"prod:sales.t0": "chore", "prod:sales.t1": "chore", "prod:sales.t2": "chore"} | {
         "prod:sales.orders": "live"
@@ -216,7 +214,7 @@ async def test_a_replay_takes_its_turn_behind_what_was_told_since(ground: Ground
 
 
 async def test_a_replay_of_a_held_table_waives_the_brake_once(ground: Ground) -> None:
-    await ground.settled(ORDERS_INBOX_DESK, DeadLettered(DeadLetterReason.HELD_DROP, "why", ground.done().result))
+    await ground.settled(ORDERS, DeadLettered(DeadLetterReason.HELD_DROP, "why", ground.done().result))
     (letter,) = await ground.inbox.list_after(DeadLetterFilter(), 0, 9)
     await ground.inbox.replay([letter.id], [], ground.order())
     assert (await ground.claim()).table_state.limit_overridden
@@ -229,13 +227,13 @@ async def test_a_replay_of_any_other_table_waives_nothing(ground: Ground) -> Non
 
 async def test_a_replay_of_a_table_that_has_no_row_any_more_makes_one(ground: Ground) -> None:
     number = await died(ground)
-    await ground.hint(ORDERS_INBOX_DESK)
+    await ground.hint(ORDERS)
     ground.clock.turn(300)
     claim = await ground.claim()
     await ground.settle(claim, Rescheduled(ground.now, "a moment"))
     assert [letter.id for letter in await ground.inbox.list_after(DeadLetterFilter(), 0, 9)] == [number]
     await ground.settle(await ground.claim(), Done(ground.now, forget=True))
-    assert await ground.row(ORDERS_INBOX_DESK) is None
+    assert await ground.row(ORDERS) is None
     assert await statuses(ground) == [DeadLetterStatus.SUPERSEDED]
 
 
@@ -263,7 +261,7 @@ async def test_what_is_discarded_is_left_as_it_is(ground: Ground) -> None:
 
 
 async def test_a_request_that_nobody_understood_is_kept_as_it_came(ground: Ground) -> None:
-    accepted = await ground.inbox.put([ODD, Notification(ORDERS_INBOX_DESK)])
+    accepted = await ground.inbox.put([ODD, Notification(ORDERS)])
     assert (accepted.accepted, accepted.duplicates) == (1, 0)
     (letter,) = await ground.inbox.list_after(DeadLetterFilter(reason=DeadLetterReason.UNDECODABLE), 0, 9)
     assert (letter.subject, letter.sender, letter.detail) == (None, "etl", ODD.detail)
@@ -286,19 +284,19 @@ async def test_of_too_many_of_one_sender_the_oldest_goes(ground: Ground) -> None
 async def test_a_request_that_is_understood_now_is_replayed_as_its_hints(ground: Ground) -> None:
     await ground.inbox.put([ODD])
     (letter,) = await ground.inbox.list_after(DeadLetterFilter(), 0, 9)
-    assert await ground.inbox.replay([letter.id], [Notification(ORDERS_INBOX_DESK, "etl", "e1")], ground.order()) == 1
-    assert (await ground.claim()).subject == ORDERS_INBOX_DESK
+    assert await ground.inbox.replay([letter.id], [Notification(ORDERS, "etl", "e1")], ground.order()) == 1
+    assert (await ground.claim()).subject == ORDERS
     assert await statuses(ground) == [DeadLetterStatus.REPLAYED]
 
 
 async def test_every_order_is_in_the_audit_log(ground: Ground) -> None:
-    first, second = await died(ground), await died(ground, STOCK_INBOX_DESK)
+    first, second = await died(ground), await died(ground, STOCK)
     await ground.inbox.replay([first], [], AdminCommand("ann", "ids 1", ground.now))
     ground.clock.turn(1)
     await ground.inbox.discard([second], AdminCommand("bob", "ids 2", ground.now))
     await ground.inbox.release("few", AdminCommand("bob", "few", ground.now))
     await ground.inbox.adopt(
-        [Notification(ORDERS_INBOX_DESK, adopt_catalog_id="c0")], AdminCommand("ann", "sales.orders", ground.now)
+        [Notification(ORDERS, adopt_catalog_id="c0")], AdminCommand("ann", "sales.orders", ground.now)
     )
     await ground.inbox.retire("few", retired=True, command=AdminCommand("ann", "few", ground.now))
     await ground.inbox.reconcile([Notification(CatalogName("few"))], AdminCommand("eve", "few", ground.now))
@@ -318,10 +316,10 @@ async def test_every_order_is_in_the_audit_log(ground: Ground) -> None:
 
 async def test_a_table_that_is_to_adopt_files_is_told_whose(ground: Ground) -> None:
     await died(ground, reason=DeadLetterReason.FOREIGN_CATALOG)
-    await ground.inbox.adopt([Notification(ORDERS_INBOX_DESK, adopt_catalog_id="c0")], ground.order())
+    await ground.inbox.adopt([Notification(ORDERS, adopt_catalog_id="c0")], ground.order())
     claim = await ground.claim()
     assert claim.pending.adopt_catalog_id == "c0"
-    await ground.hint(ORDERS_INBOX_DESK)
+    await ground.hint(ORDERS)
     await ground.settle(claim, Retry(ground.now, "no"))
     assert (await ground.claim()).pending.adopt_catalog_id == "c0"
 
@@ -337,7 +335,7 @@ async def test_who_retired_stays_so_until_it_is_undone(ground: Ground) -> None:
 async def test_files_that_were_written_close_the_letter_whatever_is_waited_for(ground: Ground) -> None:
     await died(ground)
     ground.clock.turn(300)
-    await ground.hint(ORDERS_INBOX_DESK)
+    await ground.hint(ORDERS)
     ground.clock.turn(300)
     await ground.settle(await ground.claim(), Rescheduled(ground.after(60), "absent", result=PublishResult()))
     assert await statuses(ground) == [DeadLetterStatus.OPEN]
@@ -358,7 +356,7 @@ async def test_a_brake_tells_how_it_stands(ground: Ground) -> None:
 @pytest.mark.parametrize("reason", [DeadLetterReason.HELD_DROP, DeadLetterReason.PERMANENT])
 async def test_a_replay_fences_who_is_at_it(ground: Ground, reason: DeadLetterReason) -> None:
     number = await died(ground, reason=reason)
-    await ground.hint(ORDERS_INBOX_DESK)
+    await ground.hint(ORDERS)
     ground.clock.turn(300)
     claim = await ground.claim()
     await ground.inbox.replay([number], [], ground.order())

@@ -1,7 +1,4 @@
-"""What every inbox promises about claims: leases, fences, lanes and turns. What an inbox promises about rows whose
-processes did not come back from them. For how long something that was told waits to be published: however often it
-failed, or was given back.
-"""
+"""Claims of every inbox: leases, fences, groups and order."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ from sfn.domain.jobs import (
 from sfn.inbox.model import DeadLetterFilter, NewDeadLetter
 from tests.promises.inboxes import AT, PLENTY, TERMS, Ground, pointer, subjects, table
 
-# ── What every inbox promises about claims: leases, fences, lanes and turns.
+# ── Leases, fences, groups and order
 
 
 ORDERS, RETURNS = table("orders"), table("returns")
@@ -300,7 +297,7 @@ async def test_it_is_told_when_the_next_row_falls_due(ground: Ground) -> None:
     assert (subjects(claimed.jobs), claimed.next_due) == (["prod:sales.orders"], ground.after(20))
 
 
-# ── What an inbox promises about rows whose processes did not come back from them.
+# ── Abandoned jobs
 
 
 ORDERS, RETURNS = table("orders"), table("returns")
@@ -365,17 +362,17 @@ async def test_a_crash_of_a_row_that_was_dead_before_opens_no_letter_anew(ground
     assert await ground.open_letters() == [("prod:sales.orders", "held-drop")]
 
 
-# ── For how long something that was told waits to be published: however often it failed, or was given back.
+# ── Waiting time of a change
 
 
-ORDERS_INBOX_WAITS, STOCK = table("orders"), table("stock")
+STOCK = table("stock")
 
 
 async def test_the_most_overdue_row_is_the_oldest_that_something_was_told_of(ground: Ground) -> None:
     await ground.published(STOCK, due=10)
     told = ground.clock.turn(100)
     assert (await ground.inbox.stats()).oldest_due == {}
-    await ground.hint(ORDERS_INBOX_WAITS)
+    await ground.hint(ORDERS)
     ground.clock.turn(7)
     await ground.hint(table("late"))
     assert (await ground.inbox.stats()).oldest_due == {"prod": told}
@@ -386,7 +383,7 @@ async def test_the_most_overdue_row_is_the_oldest_that_something_was_told_of(gro
 @pytest.mark.parametrize("outcome", [Retry, Returned])
 async def test_a_row_that_fails_waits_since_something_was_told(ground: Ground, outcome: type[Retry | Returned]) -> None:
     told = ground.now
-    await ground.hint(ORDERS_INBOX_WAITS)
+    await ground.hint(ORDERS)
     ground.clock.turn(5)
     for _ in range(3):
         await ground.settle(await ground.claim(), outcome(ground.after(30), "its store is away"))
@@ -400,7 +397,7 @@ async def test_a_row_that_fails_waits_since_something_was_told(ground: Ground, o
 
 async def test_a_row_whose_worker_died_waits_since_something_was_told(ground: Ground) -> None:
     told = ground.now
-    await ground.hint(ORDERS_INBOX_WAITS)
+    await ground.hint(ORDERS)
     await ground.claim()
     ground.clock.turn(100)
     await ground.claims()
@@ -411,23 +408,23 @@ async def test_a_row_whose_worker_died_waits_since_something_was_told(ground: Gr
 async def test_what_is_told_of_a_row_that_fails_waits_since_then(
     ground: Ground, outcome: type[Retry | Returned]
 ) -> None:
-    await ground.published(ORDERS_INBOX_WAITS, due=10)
+    await ground.published(ORDERS, due=10)
     ground.clock.turn(10)
     await ground.settle(await ground.claim(), outcome(ground.after(60), "its store is away"))
     ground.clock.turn(5)
     assert (await ground.inbox.stats()).oldest_due == {}
     told = ground.now
-    await ground.hint(ORDERS_INBOX_WAITS)
+    await ground.hint(ORDERS)
     ground.clock.turn(5)
-    await ground.hint(ORDERS_INBOX_WAITS)
+    await ground.hint(ORDERS)
     assert (await ground.inbox.stats()).oldest_due == {"prod": told}
 
 
 async def test_what_is_told_while_a_chore_runs_waits_since_then(ground: Ground) -> None:
-    await ground.published(ORDERS_INBOX_WAITS, due=10)
+    await ground.published(ORDERS, due=10)
     ground.clock.turn(10)
     claim, told = await ground.claim(), ground.clock.turn(5)
-    await ground.hint(ORDERS_INBOX_WAITS)
+    await ground.hint(ORDERS)
     ground.clock.turn(5)
     await ground.settle(claim, Retry(ground.after(60), "no"))
     assert (await ground.inbox.stats()).oldest_due == {"prod": told}
@@ -439,7 +436,7 @@ async def test_what_waits_on_purpose_is_not_overdue(ground: Ground, outcome: str
         "later": Rescheduled(ground.after(600), "absent for 10 min first", PendingChange(drop=True)),
         "held": DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on"),
     }
-    await ground.settled(ORDERS_INBOX_WAITS, Returned(ground.after(1), "its store is away"))
+    await ground.settled(ORDERS, Returned(ground.after(1), "its store is away"))
     ground.clock.turn(1)
     await ground.settle(await ground.claim(), outcomes[outcome])
     ground.clock.turn(300)
@@ -460,7 +457,7 @@ async def test_a_table_that_is_given_up_waits_until_its_letter_is_closed(
 ) -> None:
     dead = DeadLettered(reason, "it can't be", recheck_at=ground.after(600))
     given_up = ground.now
-    await ground.settled(ORDERS_INBOX_WAITS, dead)
+    await ground.settled(ORDERS, dead)
     await ground.settled(STOCK, DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on"))
     ground.clock.turn(300)
     await ground.settled(table("later"), DeadLettered(reason, "nor can this", recheck_at=ground.after(600)))
@@ -474,8 +471,8 @@ async def test_a_table_that_is_given_up_waits_until_its_letter_is_closed(
 
 
 async def test_what_another_row_asks_of_one_that_the_brake_holds_is_not_overdue(ground: Ground) -> None:
-    await ground.settled(ORDERS_INBOX_WAITS, DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on"))
+    await ground.settled(ORDERS, DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on"))
     await ground.settled(
-        STOCK, Rescheduled(ground.after(600), "renamed", result=PublishResult(wakeups=(Wakeup(ORDERS_INBOX_WAITS),)))
+        STOCK, Rescheduled(ground.after(600), "renamed", result=PublishResult(wakeups=(Wakeup(ORDERS),)))
     )
     assert (await ground.inbox.stats()).oldest_due == {}

@@ -1,6 +1,4 @@
-"""What every inbox promises of commits that pass through a gateway: each is asked for until its outcome is known. What
-every inbox promises of many commits that pass through a gateway: they have no more room than they need.
-"""
+"""Intents of every inbox."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ from tests.promises.commits import (
 )
 from tests.promises.inboxes import PLENTY, Ground, table
 
-# ── What every inbox promises of commits that pass through a gateway: each is asked for until its outcome is known.
+# ── Single intents
 
 
 PROD = CatalogName("prod")
@@ -232,7 +230,7 @@ async def test_what_is_open_is_counted_and_told_of_its_table(ground: Ground) -> 
     assert standing.open_intents is None
 
 
-# ── What every inbox promises of many commits that pass through a gateway: they have no more room than they need.
+# ── Many intents
 
 
 SOON = MERGE_WINDOW.total_seconds()

@@ -1,4 +1,4 @@
-"""Settings become catalogs."""
+"""Catalogs are built from the settings."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from tests.unit import rest_server
 from tests.unit.rest_server import Open, Server, complaint, reply
 from tests.unit.settings_ground import CATALOG, Ground
 
-# ── Every setting arrives where it is used.
+# ── Settings in use
 
 
 EVERYTHING = """
@@ -261,7 +261,7 @@ def test_a_catalog_that_pyiceberg_cannot_open_is_told_with_the_others(ground: Gr
     assert "s3cret" not in str(caught.value)
 
 
-# ── A catalog says who it is once it was reached, and the inbox remembers who it was.
+# ── Identity of a catalog
 
 
 @pytest.fixture(name="inbox")
@@ -373,7 +373,7 @@ async def test_another_name_is_no_catalog(ground: Ground, inbox: MemoryInbox) ->
     assert await LazyCatalogRegistry(ground.load(CATALOG), {}, RetiredCatalogs(), inbox, inbox).get("prod") is None
 
 
-# ── A catalog that nobody can ask: which adapter it gets, and that nothing walks it.
+# ── Event-only catalogs
 
 
 BOTH = f"""

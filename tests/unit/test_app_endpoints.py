@@ -1,4 +1,4 @@
-"""The parts of the service are built as the settings say: access control, and which events are accepted."""
+"""Access control and accepted events follow the settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sfn.formats.event import Sender
 from sfn.settings.model import Settings
 from tests.unit.settings_ground import CATALOG, Ground
 
-# ── Who is let in, by the settings.
+# ── Access control
 
 
 SECRET = "s3cret-of-two"  # noqa: S105 - it opens nothing
@@ -79,7 +79,7 @@ def test_a_sender_may_be_pinned_to_a_dialect(ground: Ground) -> None:
     assert sender == Sender("etl", {"1/eu": "prod"}, "glue")
 
 
-# ── Which events are taken, by the settings and by who retired; and what becomes of a request that is decoded again.
+# ── Accepted events
 
 
 SETTINGS = f"""

@@ -1,4 +1,4 @@
-"""Slices of an audit: listing, comparing, checking files."""
+"""Slices of an audit: listing, comparison and file checks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sfn.sfnfile.naming import FileLayout
 from sfn.worker.compare import CachedAnswer, TableComparison
 from sfn.worker.sweep import BoundedQueue
 
-# ── What is missing of a table's files is one thing, what nobody could look at another.
+# ── Missing and unreadable files
 
 
 NAME = TableIdentifier("prod", ("ns",), "orders")
@@ -54,7 +54,7 @@ def test_a_store_that_does_not_answer_is_missing_nothing() -> None:
     assert "expected a store that answers, found EndpointConnectionError" in unseen
 
 
-# ── The listing of an audit: a namespace that fails is named, all others are listed, and an outage is found out soon.
+# ── Listing
 
 
 class Failing(MemoryCatalog):
@@ -120,11 +120,11 @@ async def test_a_catalog_that_lists_no_namespace_is_given_up_soon() -> None:
     assert catalog.asked <= MAX_TRIES * MAX_CONSECUTIVE_FAILURES * (1 + MAX_PROBES), "most were not asked about"
 
 
-# ── What an audit is made of: slices, paces, trials, and the rows that tell of lag.
+# ── Slices and lag
 
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
-NAME_REPORT_PARTS = TableIdentifier("prod", ("sales.eu",), "orders")
+DOTTED_NAME = TableIdentifier("prod", ("sales.eu",), "orders")
 RUN = AuditRun("20261122T120000000Z", NOW, 8)
 HOUR = 3_600_000
 NOON = int(NOW.timestamp() * 1_000)
@@ -134,7 +134,7 @@ def pointer(number: int) -> str:
     return f"file:///w/t/metadata/{number:05d}-x.metadata.json"
 
 
-def table_report_parts(version: int = 5, **more: Any) -> Table:  # noqa: ANN401 - any attribute
+def hourly_table(version: int = 5, **more: Any) -> Table:  # noqa: ANN401 - any attribute
     """A commit an hour, the last one an hour ago."""
     versions = range(1, version)
     return Table(
@@ -151,8 +151,8 @@ def table_report_parts(version: int = 5, **more: Any) -> Table:  # noqa: ANN401 
 def examined(said: int, kind: DifferenceKind | None = None, **more: Any) -> TableComparison:  # noqa: ANN401 - any attribute
     doc = Document(
         "c1",
-        NAME_REPORT_PARTS.namespace,
-        NAME_REPORT_PARTS.name,
+        DOTTED_NAME.namespace,
+        DOTTED_NAME.name,
         "u1",
         pointer(said),
         NOON,
@@ -160,10 +160,10 @@ def examined(said: int, kind: DifferenceKind | None = None, **more: Any) -> Tabl
         **more,
     )
     own = TableFiles(FileLayout("file:///w/t"), "key", (OurFile("key", StoredObject(b"", "t"), doc),))
-    difference = None if kind is None else TableDifference(NAME_REPORT_PARTS, kind, "how")
+    difference = None if kind is None else TableDifference(DOTTED_NAME, kind, "how")
     return TableComparison(
-        Loaded(table_report_parts(), '"e"'),
-        table_report_parts(),
+        Loaded(hourly_table(), '"e"'),
+        hourly_table(),
         ComparisonResult(own, difference, is_exact=kind is None),
         difference,
     )
@@ -192,20 +192,20 @@ def test_a_number_of_slices_is_a_power_of_two(number: int, fits: bool) -> None:
 
 
 def test_a_table_that_is_current_has_no_lag() -> None:
-    entry = RUN.found_row(NAME_REPORT_PARTS, examined(5), NOW)
+    entry = RUN.found_row(DOTTED_NAME, examined(5), NOW)
     assert entry is not None
     assert (entry.state, entry.lag_seconds, entry.commits_behind, entry.etag) == (AuditState.CURRENT, 0, 0, '"e"')
     assert (entry.identifier, entry.sfn_age_seconds, entry.notified) == ("sales%2Eeu.orders", 7_200, False)
 
 
 def test_lag_is_since_the_first_commit_that_a_file_does_not_know() -> None:
-    entry = RUN.found_row(NAME_REPORT_PARTS, examined(3, DifferenceKind.BEHIND), NOW)
+    entry = RUN.found_row(DOTTED_NAME, examined(3, DifferenceKind.BEHIND), NOW)
     assert entry is not None
     assert (entry.state, entry.commits_behind, entry.lag_seconds, entry.notified) == ("behind", 2, 7_200, True)
 
 
 def test_behind_by_one_it_is_since_the_last_commit() -> None:
-    entry = RUN.found_row(NAME_REPORT_PARTS, examined(4, DifferenceKind.BEHIND), NOW)
+    entry = RUN.found_row(DOTTED_NAME, examined(4, DifferenceKind.BEHIND), NOW)
     assert entry is not None
     assert (entry.commits_behind, entry.lag_seconds) == (1, 3_600)
 
@@ -214,32 +214,32 @@ def test_behind_by_one_it_is_since_the_last_commit() -> None:
     "said", [examined(99, DifferenceKind.BEHIND), examined(3, DifferenceKind.BEHIND, state=DocumentState.DROPPED)]
 )
 def test_a_lag_that_nothing_tells_is_none(said: TableComparison) -> None:
-    entry = RUN.found_row(NAME_REPORT_PARTS, said, NOW)
+    entry = RUN.found_row(DOTTED_NAME, said, NOW)
     assert entry is not None
     assert (entry.commits_behind, entry.lag_seconds) == (None, None)
 
 
 def test_what_could_not_be_looked_at_is_as_it_was_for_the_next_run() -> None:
     """Else one outage would forget where the files of tables are that are dropped meanwhile, and every entity tag."""
-    remembered = CachedAnswer('"e"', table_report_parts(previous_versions_max=7))
+    remembered = CachedAnswer('"e"', hourly_table(previous_versions_max=7))
     entry = RUN.failed_row(
-        NAME_REPORT_PARTS, "away", NOW, PreviousRow(NAME_REPORT_PARTS, remembered, "file:///w/t/f.ver", 3_600.0, NOW)
+        DOTTED_NAME, "away", NOW, PreviousRow(DOTTED_NAME, remembered, "file:///w/t/f.ver", 3_600.0, NOW)
     )
     assert (entry.state, entry.error, entry.etag, entry.sfn_file) == ("unknown", "away", '"e"', "file:///w/t/f.ver")
     assert (entry.uuid, entry.location, entry.metadata_location) == ("u1", "file:///w/t", pointer(5))
     assert (entry.previous_versions_max, entry.lifetime_seconds, entry.last_updated_at) == (7, 3_600.0, NOW)
-    assert RUN.failed_row(NAME_REPORT_PARTS, "away", NOW).etag is None
+    assert RUN.failed_row(DOTTED_NAME, "away", NOW).etag is None
 
 
 def test_states_without_files() -> None:
-    assert RUN.found_row(NAME_REPORT_PARTS, TableComparison(NoSuchTable()), NOW) is None
+    assert RUN.found_row(DOTTED_NAME, TableComparison(NoSuchTable()), NOW) is None
     unwritten, left = (
-        RUN.found_row(NAME_REPORT_PARTS, TableComparison(StagedCreate()), NOW),
-        table_report_parts(skip_reason="encrypted"),
+        RUN.found_row(DOTTED_NAME, TableComparison(StagedCreate()), NOW),
+        hourly_table(skip_reason="encrypted"),
     )
     assert unwritten is not None
     assert unwritten.state == AuditState.UNWRITTEN
-    alone = RUN.found_row(NAME_REPORT_PARTS, TableComparison(NotModified(), left), NOW)
+    alone = RUN.found_row(DOTTED_NAME, TableComparison(NotModified(), left), NOW)
     assert alone is not None
     assert (alone.state, alone.skip_reason, alone.unchanged) == (AuditState.SKIPPED, "encrypted", True)
 

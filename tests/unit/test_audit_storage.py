@@ -1,4 +1,4 @@
-"""Where the report of an audit lies."""
+"""The storage of an audit report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sfn.settings.model import Settings
 from sfn.settings.sources import ConfigurationError
 from sfn.sfnfile import document
 
-# ── A report in a directory: its SFN file is its catalog, and what is no report of ours is left alone.
+# ── A report in a directory
 
 
 AT = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -284,7 +284,7 @@ def test_old_runs_stay_while_a_tag_may_need_them(place: ReportLocation) -> None:
     assert writer.remove_old_runs(table, 1, AT) == 0
 
 
-# ── A report in a configured catalog: how PyIceberg is to ask that one.
+# ── A report in a configured catalog
 
 
 ASSUMED = 'auth = "sigv4"\nsigning_region = "eu-west-1"\nsigning_name = "glue"\nrole_arn = "arn:aws:iam::1:role/x"'

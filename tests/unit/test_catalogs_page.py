@@ -1,4 +1,4 @@
-"""The pages of catalogs and of how to connect them agree with the code, and their settings load."""
+"""The pages about catalogs agree with the code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.dialects.page import TITLES, page
 from tests.dialects.samples import by_dialect
 from tests.unit.settings_ground import Ground
 
-# ── The pages of catalogs: what is said of each event is what decoding one finds, and settings are understood.
+# ── Pages of catalogs
 
 
 PAGE = page()
@@ -39,12 +39,12 @@ def test_its_settings_are_understood(tmp_path: Path) -> None:
     assert list(settings.catalogs_of("lakekeeper").values()) == ["prod"]
 
 
-# ── The pages of how catalogs are connected: each of their configurations is one that the service takes.
+# ── Pages of connections
 
 
 PAGES = Path(__file__).parents[2] / "docs" / "catalogs"
 SHOWN = re.compile(r"\A# ([^\n]+)\n.*?```toml\n(.*?)```", re.DOTALL)
-TITLES_CONNECTING_PAGE = {
+CONNECTION_TITLES = {
     "gateway": "Connect through the gateway",
     "iceberg-rest": "Any Iceberg REST catalog",
     "polaris": "Apache Polaris",
@@ -69,11 +69,11 @@ def shown(page: str) -> tuple[str, str]:
 
 
 def test_every_catalog_has_one() -> None:
-    assert {page: shown(page)[0] for page in TITLES_CONNECTING_PAGE} == TITLES_CONNECTING_PAGE
-    assert {file.stem for file in PAGES.glob("*.md")} == {*TITLES_CONNECTING_PAGE, *OTHERS}
+    assert {page: shown(page)[0] for page in CONNECTION_TITLES} == CONNECTION_TITLES
+    assert {file.stem for file in PAGES.glob("*.md")} == {*CONNECTION_TITLES, *OTHERS}
 
 
-@pytest.mark.parametrize("page", TITLES_CONNECTING_PAGE)
+@pytest.mark.parametrize("page", CONNECTION_TITLES)
 def test_each_is_a_configuration(tmp_path: Path, page: str) -> None:
     _, text = shown(page)
     settings = Ground(tmp_path).load(text)

@@ -1,4 +1,4 @@
-"""Catalogs that PyIceberg opens: errors, metadata files, settings, threads."""
+"""Catalogs through PyIceberg: errors, metadata files, settings and threads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from sfn.domain.catalog_answer import Loaded, LoadResult, NoSuchTable
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
 from tests.unit.library_ground import ORDERS, PRIVATE, Database, opening, planned, trouble_of
 
-# ── What errors under PyIceberg mean: told by type and code, with the cause that PyIceberg hides.
+# ── Errors
 
 
 LOCKED = sqlalchemy.exc.OperationalError("SELECT 1", {}, sqlite3.OperationalError("database is locked"))
@@ -195,7 +195,7 @@ def test_a_database_error_is_told_without_its_statement() -> None:
     assert refusal.found == "OperationalError: database is locked"
 
 
-# ── A table's metadata file where PyIceberg finds it: any size, compressed or not, and whose trouble it is if not.
+# ── Metadata files
 
 
 OTHER = replace(ORDERS, name="other")
@@ -304,7 +304,7 @@ async def test_where_none_can_be_read_any_more_it_is_the_catalogs(
     assert (await trouble_of(catalog, OTHER)).scope is ErrorScope.CATALOG
 
 
-# ── What an adapter to PyIceberg is told: what cannot work is refused, who the catalog is, and what is a secret.
+# ── Settings of the adapter
 
 
 SQL = {"type": "sql", "uri": "postgresql+psycopg2://user:s3cret@Host:5432/lake?sslmode=require"}
@@ -486,7 +486,7 @@ except Exception as error:
     )
 
 
-# ── PyIceberg blocks: nothing else stands still meanwhile, and nobody waits for ever.
+# ── Blocking calls
 
 
 SHORT = 0.1

@@ -1,4 +1,4 @@
-"""PyIceberg's own catalogs: metastores, REST and SQL."""
+"""Hive, AWS Glue, REST and SQL catalogs through PyIceberg."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from tests.unit.library_ground import ORDERS, PRIVATE, Database, opening, trouble_of
 from tests.unit.rest_server import Responder, Server, complaint, reply, table
 
-# ── A Hive metastore and AWS Glue through PyIceberg: they hold tables of other kinds too, and no nested namespaces.
+# ── Hive and AWS Glue
 
 
 REGION = {"glue.region": "us-east-1", "glue.access-key-id": "ours", "glue.secret-access-key": PRIVATE}
@@ -209,7 +209,7 @@ async def test_a_server_that_is_away_is_trouble_of_the_catalog(properties: dict[
     assert (type(trouble), trouble.scope) == (Transient, ErrorScope.CATALOG)
 
 
-# ── A REST catalog through PyIceberg, which takes more for an answer than the port allows.
+# ── REST
 
 
 EMPTY = {"schema": {"type": "struct", "fields": []}, "partition-spec": [], "last-column-id": 0}
@@ -231,49 +231,45 @@ def whole(pointer: str | None = "s3://b/t/metadata/1.json", **more: object) -> R
     return reply(table(pointer, **WHOLE, **more))
 
 
-@pytest.fixture(name="catalog_library_rest")
-async def fixture_catalog_library_rest(server: Server) -> AsyncGenerator[PyIcebergCatalog]:
+@pytest.fixture(name="rest_catalog")
+async def fixture_rest_catalog(server: Server) -> AsyncGenerator[PyIcebergCatalog]:
     async with opening({"uri": server.uri, "token": PRIVATE}) as catalog:
         yield catalog
 
 
-async def test_a_table_is_described_as_by_our_own_adapter(
-    server: Server, catalog_library_rest: PyIcebergCatalog
-) -> None:
+async def test_a_table_is_described_as_by_our_own_adapter(server: Server, rest_catalog: PyIcebergCatalog) -> None:
     log = [{"timestamp-ms": 1, "metadata-file": f"s3://b/t/metadata/{number}.json"} for number in (0, 1)]
     server.other = whole(metadata_log=log, properties={"encryption.key-id": "k"}, location="s3://b/t/")
-    answer = await catalog_library_rest.load(ORDERS, None)
+    answer = await rest_catalog.load(ORDERS, None)
     assert isinstance(answer, Loaded)
     found = answer.table
     assert (found.uuid, found.location) == ("9c12d441-03fe-4693-9a96-a0705ddf69c1", "s3://b/t")
     assert (found.metadata_location, found.last_updated_ms) == ("s3://b/t/metadata/1.json", 1_700_000_000_000)
     assert found.metadata_log == ("s3://b/t/metadata/0.json", "s3://b/t/metadata/1.json")
     assert (found.snapshot_id, found.skip_reason) == (None, "encrypted: the table property encryption.key-id is set")
-    assert await catalog_library_rest.load(ORDERS, answer.etag) == NotModified()
+    assert await rest_catalog.load(ORDERS, answer.etag) == NotModified()
 
 
-async def test_a_uuid_that_pyiceberg_made_up_is_none(server: Server, catalog_library_rest: PyIcebergCatalog) -> None:
+async def test_a_uuid_that_pyiceberg_made_up_is_none(server: Server, rest_catalog: PyIcebergCatalog) -> None:
     body = table("s3://b/t/metadata/1.json", **EMPTY, format_version=1)
     metadata = body["metadata"]
     assert isinstance(metadata, dict)
     del metadata["table-uuid"]
     server.other = reply(body)
-    answer = await catalog_library_rest.load(ORDERS, None)
+    answer = await rest_catalog.load(ORDERS, None)
     assert isinstance(answer, Loaded)
     assert answer.table.uuid is None
 
 
-async def test_a_staged_table_is_unwritten(server: Server, catalog_library_rest: PyIcebergCatalog) -> None:
+async def test_a_staged_table_is_unwritten(server: Server, rest_catalog: PyIcebergCatalog) -> None:
     server.other = whole(None)
-    assert await catalog_library_rest.load(ORDERS, None) == StagedCreate()
+    assert await rest_catalog.load(ORDERS, None) == StagedCreate()
 
 
 @pytest.mark.parametrize("kind", ["NoSuchTableException", "NoSuchIcebergTableException", "NoSuchNamespaceException"])
-async def test_a_404_in_icebergs_shape_is_an_answer(
-    server: Server, catalog_library_rest: PyIcebergCatalog, kind: str
-) -> None:
+async def test_a_404_in_icebergs_shape_is_an_answer(server: Server, rest_catalog: PyIcebergCatalog, kind: str) -> None:
     server.other = complaint(kind, 404)
-    assert await catalog_library_rest.load(ORDERS, None) == NoSuchTable()
+    assert await rest_catalog.load(ORDERS, None) == NoSuchTable()
 
 
 @pytest.mark.parametrize(
@@ -286,14 +282,12 @@ async def test_a_404_in_icebergs_shape_is_an_answer(
     ],
     ids=["a page", "nothing", "another code", "another type"],
 )
-async def test_any_other_404_is_trouble(
-    server: Server, catalog_library_rest: PyIcebergCatalog, answer: Responder
-) -> None:
+async def test_any_other_404_is_trouble(server: Server, rest_catalog: PyIcebergCatalog, answer: Responder) -> None:
     server.other = answer
-    trouble = await trouble_of(catalog_library_rest)
+    trouble = await trouble_of(rest_catalog)
     assert (type(trouble), trouble.scope) == (Transient, ErrorScope.CATALOG)
     with pytest.raises(ExternalError):
-        await catalog_library_rest.is_listed(ORDERS)
+        await rest_catalog.is_listed(ORDERS)
 
 
 @pytest.mark.parametrize(
@@ -308,27 +302,25 @@ async def test_any_other_404_is_trouble(
 )
 async def test_what_is_no_answer_is_trouble(
     server: Server,
-    catalog_library_rest: PyIcebergCatalog,
+    rest_catalog: PyIcebergCatalog,
     answer: Responder,
     kind: type[ExternalError],
     scope: ErrorScope,
 ) -> None:
     server.other = answer
-    trouble = await trouble_of(catalog_library_rest)
+    trouble = await trouble_of(rest_catalog)
     assert (type(trouble), trouble.scope) == (kind, scope)
 
 
 async def test_levels_that_the_catalogs_own_separator_would_join_are_refused(
-    server: Server, catalog_library_rest: PyIcebergCatalog
+    server: Server, rest_catalog: PyIcebergCatalog
 ) -> None:
     server.config = reply({"defaults": {"namespace-separator": "%2E"}, "overrides": {}})
     with pytest.raises(Permanent, match="which contains the catalog's separator"):
-        await catalog_library_rest.load(TableIdentifier("lake", ("a.b",), "t"), None)
+        await rest_catalog.load(TableIdentifier("lake", ("a.b",), "t"), None)
 
 
-async def test_a_catalog_without_nested_namespaces_has_none(
-    server: Server, catalog_library_rest: PyIcebergCatalog
-) -> None:
+async def test_a_catalog_without_nested_namespaces_has_none(server: Server, rest_catalog: PyIcebergCatalog) -> None:
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         if request.path.endswith("/tables"):
             return await reply({"identifiers": [{"namespace": ["sales"], "name": "orders"}]})(request)
@@ -337,7 +329,7 @@ async def test_a_catalog_without_nested_namespaces_has_none(
         return await reply({"namespaces": [["sales"]]})(request)
 
     server.other = answer
-    assert [one async for one in catalog_library_rest.tables()] == [ORDERS]
+    assert [one async for one in rest_catalog.tables()] == [ORDERS]
 
 
 def listing(*namespaces: str, tables: Responder | None = None, names: tuple[str, ...] = ("other",)) -> Responder:
@@ -357,22 +349,22 @@ def listing(*namespaces: str, tables: Responder | None = None, names: tuple[str,
 
 
 async def test_a_404_of_another_type_counts_once_no_listing_names_the_table(
-    server: Server, catalog_library_rest: PyIcebergCatalog
+    server: Server, rest_catalog: PyIcebergCatalog
 ) -> None:
     server.other = listing("sales")
-    assert await catalog_library_rest.load(ORDERS, None) == NoSuchTable()
+    assert await rest_catalog.load(ORDERS, None) == NoSuchTable()
     server.other = listing("sales", names=("orders",))
-    assert (await trouble_of(catalog_library_rest)).scope is ErrorScope.TABLE
+    assert (await trouble_of(rest_catalog)).scope is ErrorScope.TABLE
 
 
 async def test_a_namespace_that_is_missing_by_another_type_must_not_be_listed(
-    server: Server, catalog_library_rest: PyIcebergCatalog
+    server: Server, rest_catalog: PyIcebergCatalog
 ) -> None:
     server.other = listing("other", tables=complaint("BaseException", 404))
-    assert await catalog_library_rest.load(ORDERS, None) == NoSuchTable()
-    assert not await catalog_library_rest.is_listed(ORDERS)
+    assert await rest_catalog.load(ORDERS, None) == NoSuchTable()
+    assert not await rest_catalog.is_listed(ORDERS)
     server.other = listing("sales", tables=complaint("BaseException", 404))
-    assert (await trouble_of(catalog_library_rest)).scope is ErrorScope.TABLE
+    assert (await trouble_of(rest_catalog)).scope is ErrorScope.TABLE
 
 
 @pytest.mark.parametrize(
@@ -386,41 +378,39 @@ async def test_a_namespace_that_is_missing_by_another_type_must_not_be_listed(
     ids=["500", "a page", "no list", "null"],
 )
 async def test_a_namespace_that_fails_is_withheld_and_all_others_are_walked(
-    server: Server, catalog_library_rest: PyIcebergCatalog, answer: Responder
+    server: Server, rest_catalog: PyIcebergCatalog, answer: Responder
 ) -> None:
     server.other = listing("aa", "sales", "zz", tables=answer)
-    found = [one async for one in catalog_library_rest.tables()]
+    found = [one async for one in rest_catalog.tables()]
     assert [one.dotted for one in found if isinstance(one, TableIdentifier)] == ["aa.other", "zz.other"]
     assert [one.namespace for one in found if isinstance(one, UnlistedNamespace)] == [("sales",)]
 
 
-# ── A SQL catalog through PyIceberg: what the database says, and what it means where it says nothing.
+# ── SQL
 
 
-@pytest.fixture(name="catalog_library_sql")
-async def fixture_catalog_library_sql(database: Database) -> AsyncGenerator[PyIcebergCatalog]:
+@pytest.fixture(name="sql_catalog")
+async def fixture_sql_catalog(database: Database) -> AsyncGenerator[PyIcebergCatalog]:
     async with opening(database.properties) as catalog:
         yield catalog
 
 
-async def test_a_table_that_did_not_change_costs_no_file(
-    database: Database, catalog_library_sql: PyIcebergCatalog
-) -> None:
-    answer = await catalog_library_sql.load(ORDERS, None)
+async def test_a_table_that_did_not_change_costs_no_file(database: Database, sql_catalog: PyIcebergCatalog) -> None:
+    answer = await sql_catalog.load(ORDERS, None)
     assert isinstance(answer, Loaded)
     database.pointer.unlink()
-    assert await catalog_library_sql.load(ORDERS, answer.etag) == NotModified()
+    assert await sql_catalog.load(ORDERS, answer.etag) == NotModified()
 
 
 async def test_a_locked_database_is_trouble_of_the_catalog_and_never_an_absence(
-    database: Database, catalog_library_sql: PyIcebergCatalog
+    database: Database, sql_catalog: PyIcebergCatalog
 ) -> None:
     """Also where a connection is opened just then: PyIceberg takes the lock for a database without its tables."""
-    answer = await catalog_library_sql.load(ORDERS, None)
+    answer = await sql_catalog.load(ORDERS, None)
     async with opening(database.properties) as other:
         with closing(database.connected()) as writer:
             writer.execute("BEGIN EXCLUSIVE")
-            for asked in (catalog_library_sql, other):
+            for asked in (sql_catalog, other):
                 for table in (ORDERS, replace(ORDERS, name="absent")):
                     trouble = await trouble_of(asked, table)
                     assert (type(trouble), trouble.scope) == (Transient, ErrorScope.CATALOG)
@@ -431,7 +421,7 @@ async def test_a_locked_database_is_trouble_of_the_catalog_and_never_an_absence(
                     [one async for one in asked.tables()]
                 with pytest.raises(Transient):
                     await asked.identity()
-        for asked in (catalog_library_sql, other):
+        for asked in (sql_catalog, other):
             assert await asked.load(ORDERS, None) == answer
             assert [one async for one in asked.tables()] == [ORDERS]
 
@@ -468,20 +458,20 @@ async def test_an_old_database_is_read_and_not_migrated(database: Database) -> N
     assert "iceberg_type" not in columns
 
 
-async def test_a_view_is_no_table(database: Database, catalog_library_sql: PyIcebergCatalog) -> None:
+async def test_a_view_is_no_table(database: Database, sql_catalog: PyIcebergCatalog) -> None:
     database.execute("UPDATE iceberg_tables SET iceberg_type = 'VIEW'")
-    assert await catalog_library_sql.load(ORDERS, None) == NoSuchTable()
-    assert not await catalog_library_sql.is_listed(ORDERS)
-    assert [one async for one in catalog_library_sql.tables()] == []
+    assert await sql_catalog.load(ORDERS, None) == NoSuchTable()
+    assert not await sql_catalog.is_listed(ORDERS)
+    assert [one async for one in sql_catalog.tables()] == []
 
 
 @pytest.mark.parametrize("pointer", [None, ""])
 async def test_a_row_without_a_metadata_file_is_neither_a_table_nor_an_absence(
-    database: Database, catalog_library_sql: PyIcebergCatalog, pointer: str | None
+    database: Database, sql_catalog: PyIcebergCatalog, pointer: str | None
 ) -> None:
     database.execute("UPDATE iceberg_tables SET metadata_location = ?", pointer)
-    assert await catalog_library_sql.load(ORDERS, None) == StagedCreate()
-    assert await catalog_library_sql.is_listed(ORDERS)
+    assert await sql_catalog.load(ORDERS, None) == StagedCreate()
+    assert await sql_catalog.is_listed(ORDERS)
 
 
 @pytest.mark.parametrize(
@@ -497,14 +487,14 @@ async def test_a_row_without_a_metadata_file_is_neither_a_table_nor_an_absence(
     ],
 )
 async def test_a_name_that_would_be_mistaken_is_refused_and_nothing_else_is(
-    catalog_library_sql: PyIcebergCatalog, namespace: tuple[str, ...], name: str
+    sql_catalog: PyIcebergCatalog, namespace: tuple[str, ...], name: str
 ) -> None:
     with pytest.raises(Permanent) as caught:
-        await catalog_library_sql.load(TableIdentifier("lake", namespace, name), None)
+        await sql_catalog.load(TableIdentifier("lake", namespace, name), None)
     assert caught.value.scope is ErrorScope.TABLE
     assert str(caught.value).isprintable()
     assert "catalogs.lake.exclude" in caught.value.remedy
-    assert isinstance(await catalog_library_sql.load(ORDERS, None), Loaded)
+    assert isinstance(await sql_catalog.load(ORDERS, None), Loaded)
 
 
 async def test_a_catalog_of_whose_name_its_database_knows_nothing_is_withheld(database: Database) -> None:
@@ -516,12 +506,12 @@ async def test_a_catalog_of_whose_name_its_database_knows_nothing_is_withheld(da
         ]
 
 
-async def test_an_empty_catalog_is_no_wrong_name(database: Database, catalog_library_sql: PyIcebergCatalog) -> None:
+async def test_an_empty_catalog_is_no_wrong_name(database: Database, sql_catalog: PyIcebergCatalog) -> None:
     database.execute("DELETE FROM iceberg_tables")
-    assert [one async for one in catalog_library_sql.tables()] == []
-    assert [one async for one in catalog_library_sql.tables(lambda _: True)] == []
+    assert [one async for one in sql_catalog.tables()] == []
+    assert [one async for one in sql_catalog.tables(lambda _: True)] == []
     database.execute("DELETE FROM iceberg_namespace_properties")
-    assert [one async for one in catalog_library_sql.tables()] == []
+    assert [one async for one in sql_catalog.tables()] == []
 
 
 async def test_a_catalog_may_be_called_otherwise_in_its_database(database: Database) -> None:

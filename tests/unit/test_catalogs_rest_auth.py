@@ -1,4 +1,4 @@
-"""Authentication to a REST catalog: tokens, files, renewal."""
+"""Authentication to a REST catalog."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.unit.rest_server import (
     table,
 )
 
-# ── How a catalog is told who asks, and what happens when it does not believe it.
+# ── Credentials
 
 
 async def test_nothing_is_sent_where_nothing_is_configured(server: Server, opened: Open) -> None:
@@ -225,7 +225,7 @@ async def test_settings_that_cannot_work_are_refused(opened: Open, case: str) ->
     assert PRIVATE not in str(caught.value)
 
 
-# ── What ends, and is had anew before it does.
+# ── Renewal of tokens
 
 
 MANY = 8
@@ -343,10 +343,10 @@ def test_no_value_shows() -> None:
     assert "s3cret" not in repr(Expiring("s3cret", 1.0))
 
 
-# ── Many who need a token at once: one request for all, whatever comes of it, and none that takes for ever.
+# ── Concurrent requests for tokens
 
 
-MANY_REST_TOKENS = 32
+CALLERS = 32
 REFUSED = reply(b"", 401)
 FAILED = reply(b"", 503, retry_after="9")
 
@@ -378,7 +378,7 @@ async def loaded_by_many(catalog: RestCatalog) -> Counter[tuple[type[object], Er
             ends[type(answer), None] += 1
 
     async with anyio.create_task_group() as group:
-        for _ in range(MANY_REST_TOKENS):
+        for _ in range(CALLERS):
             group.start_soon(load)
     return ends
 
@@ -397,7 +397,7 @@ async def test_a_failure_is_shared_by_all_who_waited_for_it(
         server.other = REFUSED
     with anyio.fail_after(30):
         ends = await loaded_by_many(catalog)
-    assert ends == {(Transient, ErrorScope.CATALOG): MANY_REST_TOKENS}
+    assert ends == {(Transient, ErrorScope.CATALOG): CALLERS}
     assert asked_for_tokens(server) == 2
 
 
@@ -417,7 +417,7 @@ async def test_a_token_that_comes_again_though_refused_is_asked_for_once(server:
     await catalog.load(ORDERS, None)
     server.token = after(0.3, server.token)
     server.other = REFUSED
-    assert await loaded_by_many(catalog) == {(Permanent, ErrorScope.CATALOG): MANY_REST_TOKENS}
+    assert await loaded_by_many(catalog) == {(Permanent, ErrorScope.CATALOG): CALLERS}
     assert asked_for_tokens(server) == 2
 
 
@@ -451,7 +451,7 @@ async def test_a_token_takes_no_longer_than_the_configuration_may(server: Server
     server.token = after(30, FAILED)
     catalog = opened(server, credential=PRIVATE, config_timeout=0.3)
     with anyio.fail_after(5):
-        assert await loaded_by_many(catalog) == {(Transient, ErrorScope.CATALOG): MANY_REST_TOKENS}
+        assert await loaded_by_many(catalog) == {(Transient, ErrorScope.CATALOG): CALLERS}
         with pytest.raises(Transient) as caught:
             await catalog.identity()
     assert caught.value.where == f"catalog lake: POST {server.uri}/v1/oauth/tokens"
@@ -498,7 +498,7 @@ async def test_a_token_of_unknown_lifetime_is_renewed_once_for_all_after_a_403(
     await catalog.load(ORDERS, None)
     valid.clear()
     valid.add("token2")
-    assert await loaded_by_many(catalog) == {(Loaded, None): MANY_REST_TOKENS}
+    assert await loaded_by_many(catalog) == {(Loaded, None): CALLERS}
     assert len(mint.forms) == 2
 
 
@@ -507,17 +507,17 @@ async def test_a_real_denial_asks_for_few_tokens(server: Server, opened: Open, m
     server.token, server.other = mint.respond, FORBIDDEN
     catalog = opened(server, credential=PRIVATE)
     for _ in range(3):
-        assert await loaded_by_many(catalog) == {(Transient, ErrorScope.TABLE): MANY_REST_TOKENS}
+        assert await loaded_by_many(catalog) == {(Transient, ErrorScope.TABLE): CALLERS}
     assert len(mint.forms) == 2
     pass_by(DENIED_RENEWAL_INTERVAL + 1, monkeypatch)
-    assert await loaded_by_many(catalog) == {(Transient, ErrorScope.TABLE): MANY_REST_TOKENS}
+    assert await loaded_by_many(catalog) == {(Transient, ErrorScope.TABLE): CALLERS}
     assert len(mint.forms) == 3
 
 
 async def test_a_token_whose_end_is_known_is_not_renewed_after_a_403(server: Server, opened: Open) -> None:
     mint = Mint(3600)
     server.token, server.other = mint.respond, FORBIDDEN
-    assert await loaded_by_many(opened(server, credential=PRIVATE)) == {(Transient, ErrorScope.TABLE): MANY_REST_TOKENS}
+    assert await loaded_by_many(opened(server, credential=PRIVATE)) == {(Transient, ErrorScope.TABLE): CALLERS}
     assert len(mint.forms) == 1
 
 
@@ -525,7 +525,7 @@ async def test_a_denial_stays_one_while_no_token_is_to_be_had(server: Server, op
     catalog = opened(server, credential=PRIVATE)
     await catalog.load(ORDERS, None)
     server.token, server.other = FAILED, FORBIDDEN
-    assert await loaded_by_many(catalog) == {(Transient, ErrorScope.TABLE): MANY_REST_TOKENS}
+    assert await loaded_by_many(catalog) == {(Transient, ErrorScope.TABLE): CALLERS}
 
 
 async def test_a_lifetime_of_nothing_asks_for_no_token_with_each_request(server: Server, opened: Open) -> None:

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import anyio
+import hypothesis
 import msgspec
 import pytest
 from aiohttp import web
-from hypothesis import given as given_rest_vended
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
@@ -25,7 +25,7 @@ from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, complaint, pass_by, reply, table
 from tests.unit.vending_server import CREDENTIALS, GONE, LOAD, PATH, Vending, listing
 
-# ── Grants: asked for in the way that the catalog has, kept until they end, and shown nowhere.
+# ── Credentials
 
 
 MANY = 16
@@ -242,7 +242,7 @@ async def test_a_table_that_comes_again_has_grants_again(server: Server, opened:
     assert await key_of(catalog) == "1"
 
 
-# ── Grants that can't be had: whose trouble that is, and that no secret shows whatever a catalog says.
+# ── Errors
 
 
 THEIRS = "secret-access-key-number-1"
@@ -390,7 +390,7 @@ async def test_grants_are_asked_for_without_a_query_that_the_catalog_refuses(
     assert await opened(server).vended_credentials(ORDERS)
 
 
-# ── Storage credentials in bodies of the REST API, read.
+# ── Credentials in responses
 
 
 KEYS = {"s3.access-key-id": "ASIA1", "s3.secret-access-key": "s3cret-of-theirs", "s3.session-token": "t0ken-of-theirs"}
@@ -436,7 +436,7 @@ def credential(prefix: str, **more: object) -> dict[str, object]:
     return {"prefix": prefix, "config": {**KEYS, **more}}
 
 
-@given_rest_vended(st.binary() | (ANSWERS | JSON).map(msgspec.json.encode))
+@hypothesis.given(st.binary() | (ANSWERS | JSON).map(msgspec.json.encode))
 def test_no_body_raises_anything_but_unintelligible_and_each_grant_opens_something(body: bytes) -> None:
     try:
         grants = read_credentials(body)
@@ -520,7 +520,7 @@ def test_no_value_shows_in_a_repr_or_an_error() -> None:
         assert not any(secret in str(caught.value) for secret in KEYS.values())
 
 
-@given_rest_vended(ANSWERS)
+@hypothesis.given(ANSWERS)
 async def test_what_is_cut_out_of_a_large_body_says_the_same(answer: dict[str, object]) -> None:
     body = msgspec.json.encode({**table(properties={"config": "{[\"'}"}), **answer})
 

@@ -1,4 +1,4 @@
-"""Replies of a REST catalog: how long it asks to wait, and bodies of hundreds of megabytes."""
+"""Replies of a REST catalog: Retry-After and huge bodies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sfn.domain.catalog_answer import Loaded
 from sfn.domain.identifiers import TableIdentifier
 from tests.unit.rest_server import ORDERS, Open, Responder, Server, reply, table
 
-# ── How long a catalog asks us to wait, and nothing where it makes no sense.
+# ── Retry-After
 
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -103,7 +103,7 @@ def test_whatever_is_sent_it_is_no_time_before_now(value: str) -> None:
     assert wait is None or wait >= 0
 
 
-# ── Answers of hundreds of megabytes: the event loop goes on, and they are not held in memory.
+# ── Huge replies
 
 
 SIZE = 250 * 2**20

@@ -1,4 +1,4 @@
-"""What `sfn check` finds out about catalogs."""
+"""`sfn check` of catalogs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from sfn.worker.catalog_sources import VendedStores
 from tests.unit.operators import ENDED, NOON, PROD, copied
 from tests.unit.settings_ground import CATALOG, Ground
 
-# ── What `sfn check` finds out about a catalog: who we are there, what we may see, and whose files lie there.
+# ── Identity, rights and files
 
 
 LOCAL = "[catalogs.prod]\nuri = 'http://127.0.0.1:8181'\n"
@@ -253,11 +253,11 @@ def test_this_machine_is_known_by_its_names(host: str, local: bool) -> None:
     assert is_local_host(host) is local
 
 
-# ── What `sfn check` says of tables whose metadata files are soon deleted.
+# ── Retention
 
 
-@pytest.fixture(name="world_cli_retention")
-def fixture_world_cli_retention(tmp_path: Path) -> World:
+@pytest.fixture(name="retention_world")
+def fixture_retention_world(tmp_path: Path) -> World:
     """One with a table of a commit every two seconds, of which twenty metadata files stay."""
     world = World(tmp_path)
     version = [world.catalog.commit(ORDERS) for _ in range(100)][-1]
@@ -267,9 +267,9 @@ def fixture_world_cli_retention(tmp_path: Path) -> World:
 
 @pytest.mark.anyio
 async def test_a_table_that_forgets_within_the_time_of_a_sweep_is_warned_of(
-    world_cli_retention: World,
+    retention_world: World,
 ) -> None:
-    finding = await world_cli_retention.wrong()
+    finding = await retention_world.wrong()
     assert finding == CheckFinding(
         "catalogs.prod: sales.orders",
         Severity.WARNING,
@@ -282,27 +282,25 @@ async def test_a_table_that_forgets_within_the_time_of_a_sweep_is_warned_of(
 
 
 @pytest.mark.anyio
-async def test_without_sweeps_files_may_be_late_without_bound(world_cli_retention: World) -> None:
-    finding = await world_cli_retention.wrong(f"{LOCAL}[sweep]\nevery = 'off'\n")
+async def test_without_sweeps_files_may_be_late_without_bound(retention_world: World) -> None:
+    finding = await retention_world.wrong(f"{LOCAL}[sweep]\nevery = 'off'\n")
     assert "the SFN file may be late without bound (sweep.every is off)" in finding.text
 
 
 @pytest.mark.anyio
-async def test_what_lives_as_long_as_files_are_late_is_fine(world_cli_retention: World) -> None:
-    world_cli_retention.lag = Lag(timedelta(seconds=40), "measured")
-    assert {one.severity for one in await world_cli_retention.found()} == {Severity.OK}
-    world_cli_retention.lag = Lag(timedelta(seconds=41), "measured")
-    assert "(measured)" in (await world_cli_retention.wrong()).text
+async def test_what_lives_as_long_as_files_are_late_is_fine(retention_world: World) -> None:
+    retention_world.lag = Lag(timedelta(seconds=40), "measured")
+    assert {one.severity for one in await retention_world.found()} == {Severity.OK}
+    retention_world.lag = Lag(timedelta(seconds=41), "measured")
+    assert "(measured)" in (await retention_world.wrong()).text
 
 
 @pytest.mark.anyio
-async def test_a_table_that_keeps_all_its_metadata_files_is_fine(world_cli_retention: World) -> None:
-    version = world_cli_retention.catalog.current(ORDERS)
+async def test_a_table_that_keeps_all_its_metadata_files_is_fine(retention_world: World) -> None:
+    version = retention_world.catalog.current(ORDERS)
     assert version is not None
-    world_cli_retention.catalog.amend(ORDERS, replace(version, previous_versions_max=None))
-    assert {one.severity for one in await world_cli_retention.found(f"{LOCAL}[sweep]\nevery = 'off'\n")} == {
-        Severity.OK
-    }
+    retention_world.catalog.amend(ORDERS, replace(version, previous_versions_max=None))
+    assert {one.severity for one in await retention_world.found(f"{LOCAL}[sweep]\nevery = 'off'\n")} == {Severity.OK}
 
 
 def swept(*kinds: str) -> CatalogModel:
@@ -349,7 +347,7 @@ def test_files_that_cleaners_may_take_for_orphans_are_warned_of(tmp_path: Path, 
     assert all((one.severity, "refuses less than 24 h" in one.text) == (Severity.WARNING, True) for one in found)
 
 
-# ── What `sfn check` says of how it is known to a catalog, and of what the catalog vends.
+# ── Vended credentials
 
 
 VENDED = f"{LOCAL}vended_credentials = true\n"

@@ -1,4 +1,4 @@
-"""What `sfn check` finds out about stores, senders, gateways, the facade and the machine."""
+"""`sfn check` of stores, senders, gateways, the facade and the machine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tests.promises.inboxes import TERMS
 from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.webhooks import SECRET
 
-# ── What `sfn check` finds, part by part, and that its probes leave nothing behind.
+# ── All checks
 
 
 OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
@@ -326,7 +326,7 @@ async def test_a_root_and_how_often_files_are_written_are_looked_at(ground: Grou
     assert severities(found) == [("catalogs.prod.root", ERROR), ("catalogs.prod.refresh_after", WARNING)]
 
 
-# ── What `sfn check` finds of the facade.
+# ── Facade
 
 
 STORE = '[stores.lake]\nprefix = "/warehouse"\n'
@@ -357,7 +357,7 @@ def test_who_else_could_read_is_told(ground: Ground, text: str, said: str) -> No
     assert said in warning
 
 
-# ── What `sfn check` finds of gateways.
+# ── Gateways
 
 
 OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
@@ -387,7 +387,7 @@ class Telling(MemoryCatalog):
         return self._coding
 
 
-async def found_cli_gateway_check(
+async def gateway_found(
     settings: Settings, told: Mapping[str, str] | Transient, catalog: str = "prod", coding: str = ""
 ) -> list[CheckFinding]:
     return [finding async for finding in advertised_findings(catalog, Telling(told, coding), settings)]
@@ -417,12 +417,12 @@ def test_credentials_in_clear_text_are_warned_of(ground: Ground) -> None:
 
 @pytest.mark.parametrize("told", [{}, {"uri": "https://catalog.example:443/api/"}])
 async def test_a_catalog_that_leads_to_itself_is_fine(ground: Ground, told: Mapping[str, str]) -> None:
-    (one,) = await found_cli_gateway_check(ground.load(CATALOG + GATEWAY), told)
+    (one,) = await gateway_found(ground.load(CATALOG + GATEWAY), told)
     assert (one.where, one.severity, one.text) == ("gateway.prod", OK, "clients of prod stay with the gateway")
 
 
 async def test_a_catalog_that_leads_past_it_is_warned_of(ground: Ground) -> None:
-    (one,) = await found_cli_gateway_check(
+    (one,) = await gateway_found(
         ground.load(CATALOG + GATEWAY), {"uri": "https://me:s3cret@elsewhere.example:8443/x?t=s3cret"}
     )
     assert one.severity is WARNING
@@ -432,24 +432,22 @@ async def test_a_catalog_that_leads_past_it_is_warned_of(ground: Ground) -> None
 
 @pytest.mark.parametrize("coding", ["br", "gzip, zstd"])
 async def test_a_catalog_that_names_itself_in_what_can_not_be_read_is_warned_of(ground: Ground, coding: str) -> None:
-    (one,) = await found_cli_gateway_check(
-        ground.load(CATALOG + GATEWAY), {"uri": "https://catalog.example/api"}, coding=coding
-    )
+    (one,) = await gateway_found(ground.load(CATALOG + GATEWAY), {"uri": "https://catalog.example/api"}, coding=coding)
     assert one.severity is WARNING
     assert one.text.endswith(f"encoded with {coding}, which the gateway cannot read: clients bypass the gateway")
-    (one,) = await found_cli_gateway_check(ground.load(CATALOG + GATEWAY), {}, coding=coding)
+    (one,) = await gateway_found(ground.load(CATALOG + GATEWAY), {}, coding=coding)
     assert one.severity is OK
 
 
 async def test_one_that_compresses_what_can_be_read_is_fine(ground: Ground) -> None:
-    (one,) = await found_cli_gateway_check(
+    (one,) = await gateway_found(
         ground.load(CATALOG + GATEWAY), {"uri": "https://catalog.example/api"}, coding="GZIP, deflate"
     )
     assert one.severity is OK
 
 
 async def test_signers_are_listed(ground: Ground) -> None:
-    signing, _ = await found_cli_gateway_check(
+    signing, _ = await gateway_found(
         ground.load(CATALOG + GATEWAY), {"s3.signer.uri": "https://signer.example/v1", "prefix": "p"}
     )
     assert (signing.severity, signing.text) == (
@@ -459,13 +457,13 @@ async def test_signers_are_listed(ground: Ground) -> None:
 
 
 async def test_a_catalog_that_does_not_answer_is_an_error(ground: Ground) -> None:
-    (one,) = await found_cli_gateway_check(ground.load(CATALOG + GATEWAY), AWAY)
+    (one,) = await gateway_found(ground.load(CATALOG + GATEWAY), AWAY)
     assert (one.where, one.severity) == ("gateway.prod", ERROR)
 
 
 async def test_nothing_is_asked_of_a_catalog_without_a_gateway(ground: Ground) -> None:
     settings = ground.load(f'{CATALOG}[catalogs.dev]\nuri = "https://dev.example"\n{GATEWAY}')
-    assert await found_cli_gateway_check(settings, AWAY, "dev") == []
+    assert await gateway_found(settings, AWAY, "dev") == []
 
 
 MAPPED = '[gateway.g]\nupstream = "https://catalog.example/api"\ncatalogs = { %s }\n'
@@ -485,7 +483,7 @@ async def test_a_prefix_that_maps_to_no_catalog_or_another_is_named(
 ) -> None:
     dev = '[catalogs.dev]\nuri = "https://dev.example"\n' if "dev" in keys else ""
     settings = ground.load(CATALOG + dev + MAPPED % keys)
-    (one,) = await found_cli_gateway_check(settings, {"prefix": prefix} if prefix else {})
+    (one,) = await gateway_found(settings, {"prefix": prefix} if prefix else {})
     assert (one.where, one.severity) == ("gateway.g", WARNING)
     assert one.text.startswith(f"prod gives {found_prefix}, but gateway.g.catalogs has ")
     assert remedy in one.remedy
@@ -496,14 +494,13 @@ async def test_a_prefix_that_maps_to_no_catalog_or_another_is_named(
     [('"main|lake" = "prod"', "main%7Clake"), ('"main|lake" = "prod"', "main|lake"), ('"a/b" = "prod"', "a/b/")],
 )
 async def test_a_prefix_that_maps_to_its_catalog_is_fine(ground: Ground, keys: str, prefix: str) -> None:
-    (one,) = await found_cli_gateway_check(ground.load(CATALOG + MAPPED % keys), {"prefix": prefix})
+    (one,) = await gateway_found(ground.load(CATALOG + MAPPED % keys), {"prefix": prefix})
     assert one.severity is OK
 
 
-# ── What `sfn check` says where packages are missing that speak to stores.
+# ── Missing packages
 
 
-ERROR_CLI_MISSING_PACKAGES, WARNING_CLI_MISSING_PACKAGES = Severity.ERROR, Severity.WARNING
 TEXT = """
 [catalogs.prod]
 uri = "http://127.0.0.1:1"
@@ -535,11 +532,11 @@ async def test_each_store_without_its_package_is_named_and_what_is_not_looked_at
     settings = Ground(tmp_path).load(f"{TEXT}[inbox]\nurl = 'sqlite:///{tmp_path}/inbox.db'\n")
     found = [one async for one in run_checks(settings, thorough=False)]
     assert [(one.where, one.severity) for one in found[-5:]] == [
-        ("stores.a.prefix", ERROR_CLI_MISSING_PACKAGES),
-        ("stores.b.prefix", ERROR_CLI_MISSING_PACKAGES),
-        ("catalogs.prod", WARNING_CLI_MISSING_PACKAGES),
-        ("stores.c", WARNING_CLI_MISSING_PACKAGES),
-        ("catalogs.prod.refresh_after", WARNING_CLI_MISSING_PACKAGES),
+        ("stores.a.prefix", ERROR),
+        ("stores.b.prefix", ERROR),
+        ("catalogs.prod", WARNING),
+        ("stores.c", WARNING),
+        ("catalogs.prod.refresh_after", WARNING),
     ]
     assert [one.remedy for one in found[-5:-3]] == ["pip install '.[s3]'", "pip install '.[gcs]'"]
     assert {(one.text, one.remedy) for one in found[-3:-1]} == {
@@ -547,7 +544,7 @@ async def test_each_store_without_its_package_is_named_and_what_is_not_looked_at
     }
 
 
-# ── What `sfn check` finds where the service would run: the inbox's folder, the address, the certificate.
+# ── Machine
 
 
 OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
@@ -669,7 +666,7 @@ def test_few_files_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     assert severities(list(file_limit_findings())) == [("open files", WARNING)]
 
 
-# ── What `sfn check` says of each sender: how it shows who it is, by how many secrets, and which are weak.
+# ── Senders
 
 
 SENDERS = "a text of sixteen"

@@ -1,4 +1,4 @@
-"""The command line's client of the service: where the service is, credentials, requests and their errors."""
+"""The client of the command line: address, credentials and requests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.unit.admin_server import AdminServer, Asked, Reply, admin_server
 from tests.unit.operators import LETTER, NOON, ORDERS, PROD, WELL, copied
 from tests.unit.webhooks import GITHUB, KEY, SECRET, signer
 
-# ── Where the service is and what it is shown: options first, then the configuration.
+# ── Address and credentials
 
 
 PARTIES = """
@@ -315,7 +315,7 @@ def test_who_shows_nothing_needs_no_file(tmp_path: Path) -> None:
         event_access(ServiceOptions(config=written(tmp_path, CATALOGS + sender), token_file=file), None, "a")
 
 
-# ── The service asked over HTTP: what it is shown, how long it is waited for, and what stands in the way.
+# ── HTTP requests
 
 
 STATUS = Reply(200, to_jsonable_python(WELL))

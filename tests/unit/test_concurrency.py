@@ -1,4 +1,4 @@
-"""Batches, abandonable threads and watched files."""
+"""Group commit, threads and watched files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sfn.http.senders import Keyring
 from tests.integration.waiting import until
 from tests.unit.certificates import replace
 
-# ── Group commit: who shares a transaction, who runs it, and what becomes of those who don't wait for it.
+# ── Group commit
 
 
 @dataclass
@@ -154,7 +154,7 @@ async def test_the_next_who_leaves_as_its_turn_comes_leaves_it_to_another(desk: 
     assert await ask(4) == 8
 
 
-# ── Calls in threads: how many at a time, also where some never return.
+# ── Threads
 
 
 SHORT = 0.1
@@ -269,7 +269,7 @@ async def test_no_more_calls_run_at_a_time_than_may() -> None:
     assert max(numbers) == 2
 
 
-# ── Files that are watched: who watches them, and a file system that does not answer.
+# ── Watched files
 
 
 @pytest.fixture(name="file")

@@ -18,7 +18,7 @@ from sfn.settings.types import parse_duration
 from tests.unit.deployment import BUILD, COMPOSE, IMAGE, PROJECT, ROOT, SERVICES, Mount, files, mounts
 from tests.unit.locks import DEPLOY, closure, entries, here, runtime
 
-# ── What no linter knows of the Dockerfile and the Compose file: that they fit each other and the project.
+# ── Dockerfile and Compose file
 
 
 LEAST = {"SFN_CATALOGS__PROD__URI": "http://catalog", "SFN_SENDERS__ETL__SECRETS__MAIN": "t"}
@@ -225,26 +225,24 @@ def test_what_is_not_built_here_is_of_one_version(name: str) -> None:
     assert re.fullmatch(r"[a-z/-]+:\d+(\.\d+)+(-[a-z]+)?", SERVICES[name]["image"])
 
 
-# ── The locks beside that of the tests: the image has what it needs and no more, at its versions; Spark adds to it.
+# ── Lock files
 
 
-IMAGE_IMAGE_LOCKS, BUILD_IMAGE_LOCKS, ALL, SPARK = (
-    DEPLOY / f"{name_image_locks}.lock" for name_image_locks in ("image", "build", "requirements", "spark")
-)
+IMAGE_LOCK, BUILD_LOCK, ALL, SPARK = (DEPLOY / f"{name}.lock" for name in ("image", "build", "requirements", "spark"))
 
 
-@pytest.mark.parametrize("lock", [IMAGE_IMAGE_LOCKS, BUILD_IMAGE_LOCKS], ids=["image", "build"])
+@pytest.mark.parametrize("lock", [IMAGE_LOCK, BUILD_LOCK], ids=["image", "build"])
 def test_what_is_shipped_is_what_was_tested(lock: Path) -> None:
     tested = entries(ALL)
     assert {name: entry for name, entry in entries(lock).items() if tested.get(name) != entry} == {}
 
 
 def test_the_image_has_what_the_service_needs_and_no_more() -> None:
-    assert here(IMAGE_IMAGE_LOCKS) == closure(runtime())
+    assert here(IMAGE_LOCK) == closure(runtime())
 
 
 def test_the_wheel_is_built_with_what_it_asks_for_and_no_more() -> None:
-    assert here(BUILD_IMAGE_LOCKS) == closure(PROJECT["build-system"]["requires"])
+    assert here(BUILD_LOCK) == closure(PROJECT["build-system"]["requires"])
 
 
 def test_what_spark_needs_is_in_two_locks_that_go_together() -> None:

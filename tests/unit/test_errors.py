@@ -1,4 +1,4 @@
-"""Errors: the tree, what error numbers of the system mean, and the cause of a dead letter."""
+"""The error tree, error numbers of the system and causes of dead letters."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from sfn.storage.local import StoreRoot
 from sfn.storage.object_store import ERROR_MAP, HttpPool
 from sfn.worker.worker import SHORTAGE_ERRNOS, UnexpectedErrorKind, classify_error
 
-# ── Every error number of the system at every step of a publish: what may pass is tried again, whatever the number.
+# ── Error numbers of the system
 
 
 NUMBERS = sorted(errno.errorcode)
@@ -132,7 +132,7 @@ def test_what_no_adapter_foresaw_is_tried_again(number: int) -> None:
     assert {classify_error(error) for error in connection_errors(number) if isinstance(error, OSError)} <= {wanted}
 
 
-# ── The drawing of the errors shows them as they are; they go from one process to another whole.
+# ── Error tree and pickling
 
 
 BRANCH = 4
@@ -202,7 +202,7 @@ def test_an_error_of_a_worker_process_arrives() -> None:
         pool.submit(sfn.resolve, "nonsense://lake/orders").result(60)
 
 
-# ── What letters have in common: the letters of one outage have one cause, whatever their tables are called.
+# ── Cause of a dead letter
 
 
 def denied(place: str) -> SfnError:

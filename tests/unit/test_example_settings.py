@@ -1,4 +1,4 @@
-"""Files that users take as they are: example settings, alerts, the Makefile."""
+"""The example settings, the alerts and the Makefile."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from sfn.settings import load
 from sfn.settings.model import Settings
 from tests.unit.test_telemetry_metrics import EXPOSED
 
-# ── `deploy/sfn.example.toml`: it loads as it stands, names every key, and shows the defaults as they are; and the
-# reference of settings has every key too.
+# ── Example settings
 
 
 ROOT = Path(__file__).parents[2]
@@ -151,13 +150,13 @@ def test_the_sender_in_it_may_be_let_in(tmp_path: Path) -> None:
     assert load(file, {"SFN_LISTENER__HOST": "0.0.0.0"}).catalogs_of("etl") == {"prod": "prod"}  # noqa: S104 - not bound
 
 
-# ── The alarms for Prometheus rest on metrics and labels that the service exposes.
+# ── Prometheus alerts
 
 
-FILE_ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml"
+ALERTS_FILE = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml"
 OF_PROMETHEUS = {"instance", "job"}
 RULES: list[dict[str, Any]] = [
-    rule for group in yaml.safe_load(FILE_ALERTS.read_text())["groups"] for rule in group["rules"]
+    rule for group in yaml.safe_load(ALERTS_FILE.read_text())["groups"] for rule in group["rules"]
 ]
 
 
@@ -214,7 +213,7 @@ def test_what_operators_must_know_of_has_an_alarm() -> None:
     }
 
 
-# ── `make test` where servers can't be had, and what is told while things are fetched.
+# ── Offline `make test`
 
 
 MAKEFILE = Path(__file__).parents[2] / "Makefile"

@@ -1,4 +1,4 @@
-"""The facade's application: answers, slow clients, errors, probes."""
+"""The application of the facade: answers, slow clients and errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from tests.unit.answering import forever, ground, scope
 from tests.unit.faced import HOME, Reply, Tables, commit, placed, reply, shown
 from tests.unit.test_facade_routes import WRITES
 
-# ── What a facade answers to requests.
+# ── Answers
 
 
 TOKEN = b"Bearer of-a-reader"
@@ -238,20 +238,20 @@ async def test_a_table_that_is_not_where_it_was_known_to_lie_is_looked_for_once(
     assert tables.scans == 2
 
 
-# ── How a facade deals with clients that send or take slowly.
+# ── Slow clients
 
 
-@pytest.fixture(name="root_facade_exchange")
-def fixture_root_facade_exchange(tmp_path: Path) -> Path:
+@pytest.fixture(name="orders_root")
+def fixture_orders_root(tmp_path: Path) -> Path:
     root = tmp_path.resolve() / "w"
     shown(root / "sales" / "orders")
     return root
 
 
 async def test_a_body_that_does_not_end_closes_the_connection(
-    root_facade_exchange: Path, monkeypatch: pytest.MonkeyPatch
+    orders_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = ground(root_facade_exchange)
+    place = ground(orders_root)
     part = b"x" * 65_536
     for body, closes in (([part] * 5, False), ([part] * 50, True), ([], True)):
         answer = await place.ask("/v1/config", method="POST", body=body)
@@ -266,8 +266,8 @@ async def test_a_body_that_does_not_end_closes_the_connection(
     assert (b"connection", b"close") in sent[0]["headers"]
 
 
-async def test_a_long_answer_is_sent_in_parts(root_facade_exchange: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = ground(root_facade_exchange)
+async def test_a_long_answer_is_sent_in_parts(orders_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = ground(orders_root)
     whole = (await place.table("orders")).content
     monkeypatch.setattr(app, "_PART", 100)
     answer = await place.table("orders")
@@ -275,7 +275,7 @@ async def test_a_long_answer_is_sent_in_parts(root_facade_exchange: Path, monkey
     assert answer.parts == -(-len(whole) // 100)
 
 
-async def test_who_takes_nothing_is_not_waited_for(root_facade_exchange: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_takes_nothing_is_not_waited_for(orders_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "_CLIENT_TIMEOUT", 0.01)
     monkeypatch.setattr(app, "_PART", 1)
     sent: list[MutableMapping[str, Any]] = []
@@ -285,15 +285,15 @@ async def test_who_takes_nothing_is_not_waited_for(root_facade_exchange: Path, m
         if len(sent) == 3:
             await anyio.sleep_forever()
 
-    await ground(root_facade_exchange).facade(scope("GET"), forever, send)
+    await ground(orders_root).facade(scope("GET"), forever, send)
     # Not whole, so that the server ends the connection.
     assert [message.get("more_body") for message in sent] == [None, True, True]
 
 
 async def test_who_takes_little_at_a_time_is_waited_for_as_long_as_the_whole_may_take(
-    root_facade_exchange: Path, monkeypatch: pytest.MonkeyPatch
+    orders_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = len((await ground(root_facade_exchange).table("orders")).content)
+    whole = len((await ground(orders_root).table("orders")).content)
     monkeypatch.setattr(app, "_CLIENT_TIMEOUT", 0.0)
     monkeypatch.setattr(app, "_PART", 1)
     monkeypatch.setattr(app, "_MIN_RATE", 2 * whole)
@@ -306,14 +306,14 @@ async def test_who_takes_little_at_a_time_is_waited_for_as_long_as_the_whole_may
             if len(sent) % 10 == 0:
                 await anyio.sleep(pause)
 
-        await ground(root_facade_exchange).facade(scope("GET"), forever, send)
+        await ground(orders_root).facade(scope("GET"), forever, send)
         return len(sent) - 1
 
     assert await taken(0) == whole
     assert await taken(0.02) < whole
 
 
-# ── What a process that is a facade alone tells of itself.
+# ── Health and metrics of a facade process
 
 
 async def ask(one: StandaloneProbes, path: str, method: str = "GET", **fields: str) -> Reply:
@@ -373,14 +373,14 @@ async def test_any_other_request_is_told_where_the_catalog_is(method: str, path:
     assert (answer.status, answer.json["error"]["message"]) == (404, "the catalog is elsewhere")
 
 
-# ── What a facade tells of what goes wrong: its clients, its log, and the process that it is part of.
+# ── Errors
 
 
 AWAY = Unreachable("store", expected="an answer", found="none")
 
 
-@pytest.fixture(name="root_facade_telling")
-def fixture_root_facade_telling(tmp_path: Path) -> Path:
+@pytest.fixture(name="empty_root")
+def fixture_empty_root(tmp_path: Path) -> Path:
     return tmp_path.resolve() / "w"
 
 
@@ -397,12 +397,12 @@ class Raising:
         raise self.error
 
 
-async def test_whatever_goes_wrong_is_answered_as_clients_know_it(root_facade_telling: Path) -> None:
-    away = ground(root_facade_telling, {"sfn": Raising(AWAY)})
+async def test_whatever_goes_wrong_is_answered_as_clients_know_it(empty_root: Path) -> None:
+    away = ground(empty_root, {"sfn": Raising(AWAY)})
     for path in (HOME, f"{HOME}/sales/tables/orders"):
         answer = await away.ask(path)
         assert (answer.status, answer.kind, answer.headers["retry-after"]) == (503, "ServiceUnavailableException", "1")
-    wrong = ground(root_facade_telling, {"sfn": Raising(ZeroDivisionError("an error of ours"))})
+    wrong = ground(empty_root, {"sfn": Raising(ZeroDivisionError("an error of ours"))})
     for path in (HOME, f"{HOME}/sales/tables/orders"):
         answer = await wrong.ask(path)
         assert (answer.status, answer.kind) == (500, "InternalServerError")
@@ -410,16 +410,16 @@ async def test_whatever_goes_wrong_is_answered_as_clients_know_it(root_facade_te
     assert wrong.counted == [500, 500]
 
 
-async def test_what_can_be_caused_at_will_fills_no_log(root_facade_telling: Path) -> None:
-    shown(root_facade_telling / "sales" / "orders")
-    place = ground(root_facade_telling, {"sfn": Raising(AWAY)}, admits=lambda shown: shown == b"Bearer x")
+async def test_what_can_be_caused_at_will_fills_no_log(empty_root: Path) -> None:
+    shown(empty_root / "sales" / "orders")
+    place = ground(empty_root, {"sfn": Raising(AWAY)}, admits=lambda shown: shown == b"Bearer x")
     token = {"Authorization": "Bearer x"}
     with capture_logs() as records:
         for _ in range(3):
             assert (await place.ask("/v1/config")).status == 401
             assert (await place.ask(HOME, fields=token)).status == 503
             assert (await place.table("/etc", namespace="dir", fields=token)).status == 403
-            assert (await place.table(f"{root_facade_telling}/none", namespace="dir", fields=token)).status == 404
+            assert (await place.table(f"{empty_root}/none", namespace="dir", fields=token)).status == 404
     assert [(one["event"], one["status"], one["suppressed"]) for one in records] == [
         ("request refused", 401, 0),
         ("request failed", 503, 0),
@@ -427,14 +427,14 @@ async def test_what_can_be_caused_at_will_fills_no_log(root_facade_telling: Path
     ]
 
 
-async def test_a_process_whose_inbox_is_broken_is_told_and_its_clients_try_again(root_facade_telling: Path) -> None:
+async def test_a_process_whose_inbox_is_broken_is_told_and_its_clients_try_again(empty_root: Path) -> None:
     broken = FatalError("inbox", expected="a database", found="none")
-    place = ground(root_facade_telling, {"sfn": Raising(broken)})
+    place = ground(empty_root, {"sfn": Raising(broken)})
     assert (await place.table("orders")).status == 503
     assert place.broken == [broken]
 
 
-# ── How a facade tells clients of a refusal.
+# ── Refusals
 
 
 def made(kind: type[SfnError]) -> SfnError:

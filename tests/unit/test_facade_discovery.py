@@ -1,4 +1,4 @@
-"""Which tables a facade finds, and when it looks for them again."""
+"""Discovery of the tables of a facade."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sfn.sfnfile.naming import ORDINAL, UUID
 from tests.unit.directory import Directory
 from tests.unit.faced import Tables, placed, shown
 
-# ── Which tables a facade knows, and when it looks anew.
+# ── Discovery and refresh
 
 
 AWAY = Unreachable("store", expected="an answer", found="none")
@@ -228,7 +228,7 @@ async def test_those_who_ask_at_once_have_one_look(tables: Tables) -> None:
     assert tables.scans == 1
 
 
-# ── Which tables a walk through folders finds.
+# ── Directory walk
 
 
 @pytest.fixture(name="root")

@@ -1,4 +1,4 @@
-"""Trees of files below one folder: nothing outside of it is opened."""
+"""Metadata files below the root of a facade."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from sfn.storage import PrefixRouter
 from sfn.storage.memory import MemoryStore
 from tests.promises.stores import NOBODY, plant_file, told
 
-# ── Files of this machine below one folder: links that stay inside are followed, and no other.
+# ── Local files
 
 
 SECRET = b"secret of the machine"
@@ -260,7 +260,7 @@ def test_a_path_without_links_is_opened_at_once(tmp_path: Path) -> None:
         open_without_links(f"{folder}/none", os.O_RDONLY)
 
 
-# ── What every tree promises, whatever it is made of: what lies below its root, and nothing else.
+# ── Every kind of tree
 
 
 Plant = Callable[[str, bytes], Awaitable[None]]

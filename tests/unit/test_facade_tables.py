@@ -1,4 +1,4 @@
-"""Tables as a facade serves them: from SFN files, from the inbox, by their directories."""
+"""Tables of a facade: by directory, from SFN files and from the inbox."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from sfn.sfnfile.document import Document
 from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, UUID, WRITTEN_AT, Directory
 from tests.unit.faced import commit, placed, shown
 
-# ── Tables that are called by their directories.
+# ── Tables by directory
 
 
 TREES = {root: open_tree(root, {}) for root in ("file:///w", "file:///w/inner", "memory://m/w")}
@@ -119,7 +119,7 @@ def test_what_is_a_directory(tmp_path: Path) -> None:
     assert not is_directory(("dir", "/w"), "/w")
 
 
-# ── A table as a facade answers it: what its SFN file says now.
+# ── Tables from SFN files
 
 
 ALL, REFS = SnapshotMode.ALL, SnapshotMode.REFS
@@ -367,13 +367,10 @@ async def test_an_answer_that_was_given_stays(ground: Ground) -> None:
     assert b"00001-a" in bytes(found.body)
 
 
-# ── The tables that the service published, as a facade shows them.
+# ── Published tables
 
 
-TREES_FACADE_ROSTER = {
-    root_facade_roster: open_tree(root_facade_roster, {})
-    for root_facade_roster in ("file:///w", "file:///w/inner", "file:///v")
-}
+PUBLISHED_TREES = {root: open_tree(root, {}) for root in ("file:///w", "file:///w/inner", "file:///v")}
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 SALES = ("sales",)
 
@@ -449,13 +446,13 @@ def fixture_inbox() -> Told:
 
 
 async def test_live_tables_below_a_root_are_shown_with_the_narrowest_one(inbox: Told) -> None:
-    rows = PublishedTables(inbox, "prod", TREES_FACADE_ROSTER)
+    rows = PublishedTables(inbox, "prod", PUBLISHED_TREES)
     found = {(namespace, name): at for namespace, names in (await rows.tables()).items() for name, at in names.items()}
     assert set(found) == {(SALES, "orders"), (("a", "b"), "inner")}
     first, inner = found[SALES, "orders"], found[("a", "b"), "inner"]
     assert first.question == Question("file:///w/orders", ("sales", "orders"), allowed=("file:///w",))
     assert inner.question.allowed == ("file:///w/inner",)
-    assert inner.tree is TREES_FACADE_ROSTER["file:///w/inner"]
+    assert inner.tree is PUBLISHED_TREES["file:///w/inner"]
     assert await rows.find(SALES, "orders") == first
     assert await rows.find(("a", "b"), "inner") == inner
     for name in ("dropped", "elsewhere", "wide", "bucket", "none", "a\0b"):
@@ -465,7 +462,7 @@ async def test_live_tables_below_a_root_are_shown_with_the_narrowest_one(inbox: 
 async def test_a_table_is_looked_up_by_its_row_alone_and_not_each_time(
     inbox: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = PublishedTables(inbox, "prod", TREES_FACADE_ROSTER)
+    rows = PublishedTables(inbox, "prod", PUBLISHED_TREES)
     for name in ("orders", "none", "orders", "none"):
         await rows.find(SALES, name)
     assert (inbox.asked, inbox.scans) == (["sales.orders", "sales.none"], 0)
@@ -484,7 +481,7 @@ async def test_a_table_is_looked_up_by_its_row_alone_and_not_each_time(
 
 
 async def test_an_inbox_in_trouble_hides_no_table_that_is_known(inbox: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = PublishedTables(inbox, "prod", TREES_FACADE_ROSTER)
+    rows = PublishedTables(inbox, "prod", PUBLISHED_TREES)
     known = await rows.find(SALES, "orders")
     await rows.find(SALES, "none")
     inbox.trouble = Transient("inbox", scope=ErrorScope.INBOX, expected="an answer", found="none")
@@ -498,7 +495,7 @@ async def test_an_inbox_in_trouble_hides_no_table_that_is_known(inbox: Told, mon
 
 async def test_what_is_remembered_of_rows_is_bounded(inbox: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "_MAX_CACHED_PLACES", 3)
-    rows = PublishedTables(inbox, "prod", TREES_FACADE_ROSTER)
+    rows = PublishedTables(inbox, "prod", PUBLISHED_TREES)
     async with anyio.create_task_group() as tasks:
         for number in range(10):
             tasks.start_soon(rows.find, SALES, f"t{number}")
@@ -508,7 +505,7 @@ async def test_what_is_remembered_of_rows_is_bounded(inbox: Told, monkeypatch: p
     assert len(inbox.asked) >= 9
 
 
-# ── What a facade serves of a metadata file.
+# ── Metadata in a response
 
 
 KEY = "file:///w/t/metadata/1.metadata.json"

@@ -1,4 +1,4 @@
-"""Event formats: how a request is recognised and decoded, and what becomes of one that is not."""
+"""Recognition and decoding of events in all formats."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from sfn.formats import (
 from sfn.formats.event import EventRequest, Headers, Sender
 from sfn.http.events import to_request, to_undecodable
 from tests.dialects.asking import BATCH, ONE, SENDER, STRUCTURED, decoded, document, golden, outcome
-from tests.dialects.asking import refusal_of as refusal_of_nearly_right_events
-from tests.dialects.asking import refused as refused_recognition
+from tests.dialects.asking import refusal_of as checked_refusal_of
+from tests.dialects.asking import refused as checked_refused
 from tests.dialects.drawing import anything, nearly
 from tests.dialects.samples import (
     ICEBERG_TABLE,
@@ -41,7 +41,7 @@ from tests.dialects.samples import (
 from tests.dialects.samples_polaris import NOTIFICATION, event, webhook
 from tests.unit.telling import orders, refusal_of, refused, said
 
-# ── What any request to the table of dialects meets, whatever the format.
+# ── Every format
 
 
 def test_an_array_is_all_or_nothing_and_each_hint_has_its_own_bytes() -> None:
@@ -103,7 +103,7 @@ def test_any_bytes_are_taken_or_refused(body: bytes) -> None:
     assert refusal is None or refusal.status in {400, 415, 422}
 
 
-# ── Events that are nearly right are taken or refused, whatever is wrong with them; nothing else is ever raised.
+# ── Malformed events
 
 
 CONTENTS = [sample.content for sample in SAMPLES]
@@ -125,7 +125,7 @@ senders = st.builds(
 def test_an_event_that_is_nearly_right_is_taken_or_refused(content: object, sender: Sender, headers: Headers) -> None:
     raw = json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass")
     for body in (raw, b"[" + raw + b"]"):
-        refusal = refusal_of_nearly_right_events(body, sender, headers)
+        refusal = checked_refusal_of(body, sender, headers)
         assert refusal is None or refusal.status in {400, 415, 422}
 
 
@@ -133,7 +133,7 @@ def test_an_event_that_is_nearly_right_is_taken_or_refused(content: object, send
 @given(st.sampled_from(SAMPLES).flatmap(lambda sample: st.tuples(st.just(sample.sender), nearly(sample.content))))
 def test_so_it_is_for_whom_it_is_of(sent: tuple[Sender, object]) -> None:
     sender, content = sent
-    refusal = refusal_of_nearly_right_events(json.dumps(content).encode("utf-8", "surrogatepass"), sender)
+    refusal = checked_refusal_of(json.dumps(content).encode("utf-8", "surrogatepass"), sender)
     assert refusal is None or refusal.status in {400, 415, 422}
     if refusal is not None and refusal.status == 422:
         assert refusal.where.startswith(("#", "path"))
@@ -142,17 +142,17 @@ def test_so_it_is_for_whom_it_is_of(sent: tuple[Sender, object]) -> None:
 @given(anything, senders, st.sampled_from(HEADERS))
 def test_so_is_any_json(content: object, sender: Sender, headers: Headers) -> None:
     raw = json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    refusal = refusal_of_nearly_right_events(raw, sender, headers)
+    refusal = checked_refusal_of(raw, sender, headers)
     assert refusal is None or refusal.status in {400, 415, 422}
 
 
 @given(st.binary(max_size=200), senders, st.sampled_from(HEADERS))
 def test_so_are_any_bytes(body: bytes, sender: Sender, headers: Headers) -> None:
-    refusal = refusal_of_nearly_right_events(body, sender, headers)
+    refusal = checked_refusal_of(body, sender, headers)
     assert refusal is None or refusal.status in {400, 415, 422}
 
 
-# ── Which dialect an event is taken for, and which a sender may be pinned to.
+# ── Recognition of formats
 
 
 MARKED = [(b"x-polaris-event", b"AFTER_UPDATE_TABLE")]
@@ -205,7 +205,7 @@ def test_the_most_telling_mark_decides(dialect: str, content: object, headers: H
 def test_a_notification_is_known_by_its_path_and_elsewhere_sent_to_it() -> None:
     notification = document("polaris-notification-update")
     assert decoded(notification, headers=ATTRIBUTES, path=NOTIFICATION).event_format == POLARIS_NOTIFICATIONS
-    assert refused_recognition(notification | ORDERS) == (422, "path")
+    assert checked_refused(notification | ORDERS) == (422, "path")
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.dialect} {sample.title}")
@@ -234,8 +234,8 @@ def test_to_a_pinned_sender_an_event_is_of_that_dialect_or_refused(sample: Sampl
 def test_pinned_to_our_own_format_plain_events_are_read_alike() -> None:
     pinned = replace(ONE, event_format=NATIVE)
     assert decoded(ORDERS, pinned) == decoded(ORDERS, ONE)
-    assert refused_recognition(ORDERS, replace(ONE, event_format="glue")) == (415, "#")
-    assert refused_recognition(ORDERS, pinned, ATTRIBUTES) == (415, "headers")
+    assert checked_refused(ORDERS, replace(ONE, event_format="glue")) == (415, "#")
+    assert checked_refused(ORDERS, pinned, ATTRIBUTES) == (415, "headers")
 
 
 @pytest.mark.parametrize(
@@ -255,14 +255,14 @@ def test_pinned_to_our_own_format_plain_events_are_read_alike() -> None:
     ],
 )
 def test_half_a_mark_is_none(content: dict[str, object]) -> None:
-    assert refused_recognition(content, ONE) == (415, "#")
+    assert checked_refused(content, ONE) == (415, "#")
     assert outcome(content | ORDERS, ONE) == (NATIVE, 1, 0, 0)
 
 
 def test_an_array_may_be_of_several_formats_and_is_taken_whole_or_not_at_all() -> None:
     events = [GLUE, NESSIE, lakekeeper("dropTable"), POLARIS_EVENT, ORDERS | {"catalog": "theirs"}]
     assert outcome(events) == (NATIVE, 5, 0, 0)
-    assert refused_recognition([*events, glue("Glue Data Catalog Table State Change", "UpdateTable")]) == (
+    assert checked_refused([*events, glue("Glue Data Catalog Table State Change", "UpdateTable")]) == (
         422,
         "#/5/detail/tableName",
     )
@@ -298,29 +298,33 @@ def test_the_sender_of_a_golden_event_need_not_be_pinned() -> None:
         )
 
 
-# ── What is kept of a request that nobody understood: all that it said, and nothing to be believed that nobody
-# signed.
+# ── Stored undecodable requests
 
 
-SENDER_LETTER = Sender("hook", {"theirs": "prod"})
+HOOK = Sender("hook", {"theirs": "prod"})
 REFUSAL = Rejected("#", status=415, expected="a known format", found="something else")
 JSON = (b"content-type", b"application/json")
-ATTRIBUTES_LETTER = [(b"ce-specversion", b"1.0"), (b"ce-id", b"e%201"), (b"ce-source", b"/ci"), (b"ce-type", b"commit")]
+ENCODED_ATTRIBUTES = [
+    (b"ce-specversion", b"1.0"),
+    (b"ce-id", b"e%201"),
+    (b"ce-source", b"/ci"),
+    (b"ce-type", b"commit"),
+]
 EVENT = json.dumps({"namespace": ["sales"], "name": "orders"}).encode()
 PATH = "/v1/events"
-NOTIFICATION_LETTER = "/v1/theirs/namespaces/sales/tables/orders/notifications"
+NOTIFICATION_PATH = "/v1/theirs/namespaces/sales/tables/orders/notifications"
 
 
 def again(headers: Headers, body: bytes, path: str = PATH, *, is_signed: bool = False, told: str = "") -> EventRequest:
     """A request after it was kept."""
     return to_request(
-        to_undecodable(EventRequest(path, headers, body, SENDER_LETTER), REFUSAL, is_signed=is_signed),
-        SENDER_LETTER,
+        to_undecodable(EventRequest(path, headers, body, HOOK), REFUSAL, is_signed=is_signed),
+        HOOK,
         {told},
     )
 
 
-def said_letter(request: EventRequest) -> DecodedRequest | int:
+def decoded_or_refused(request: EventRequest) -> DecodedRequest | int:
     """What a request says, but for its bytes; where it is refused only that it is."""
     try:
         decoded = decode(request)
@@ -330,14 +334,14 @@ def said_letter(request: EventRequest) -> DecodedRequest | int:
 
 
 @pytest.mark.parametrize("headers", [[], [JSON], [JSON, (b"x-other", b"x")], [(b"content-type", b"text/plain; \xe9")]])
-@pytest.mark.parametrize("path", [PATH, NOTIFICATION_LETTER])
+@pytest.mark.parametrize("path", [PATH, NOTIFICATION_PATH])
 def test_what_says_all_in_its_body_is_kept_as_it_came(headers: Headers, path: str) -> None:
     kind = [header for header in headers if header[0] == b"content-type"]
-    assert again(headers, EVENT, path) == EventRequest(path, kind, EVENT, SENDER_LETTER)
+    assert again(headers, EVENT, path) == EventRequest(path, kind, EVENT, HOOK)
 
 
 def test_attributes_that_came_as_headers_are_kept_in_the_body() -> None:
-    whole = again([*ATTRIBUTES_LETTER, JSON, (b"ce-data_base64", b"x"), (b"ce-data", b"x")], EVENT)
+    whole = again([*ENCODED_ATTRIBUTES, JSON, (b"ce-data_base64", b"x"), (b"ce-data", b"x")], EVENT)
     assert whole.headers == [(b"content-type", b"application/cloudevents+json")]
     assert json.loads(whole.body) == {
         "specversion": "1.0",
@@ -350,28 +354,28 @@ def test_attributes_that_came_as_headers_are_kept_in_the_body() -> None:
 
 
 def test_what_is_no_json_is_kept_in_base64() -> None:
-    whole = json.loads(again([*ATTRIBUTES_LETTER, (b"content-type", b"application/avro")], b"\x00\x01\x02").body)
+    whole = json.loads(again([*ENCODED_ATTRIBUTES, (b"content-type", b"application/avro")], b"\x00\x01\x02").body)
     assert (whole["datacontenttype"], whole["data_base64"], "data" in whole) == ("application/avro", "AAEC", False)
 
 
 @pytest.mark.parametrize("more", [(b"ce-id", b"e2"), (b"ce-subject", b"%ff")])
 def test_attributes_that_can_not_be_read_leave_the_body_as_it_came(more: tuple[bytes, bytes]) -> None:
-    assert again([*ATTRIBUTES_LETTER, JSON, more], EVENT) == EventRequest(PATH, [JSON], EVENT, SENDER_LETTER)
+    assert again([*ENCODED_ATTRIBUTES, JSON, more], EVENT) == EventRequest(PATH, [JSON], EVENT, HOOK)
 
 
 @given(
     st.one_of(st.just(EVENT), st.binary(max_size=20), anything.map(lambda one: json.dumps(one).encode())),
     st.sampled_from([[], [JSON], [(b"content-type", b"application/avro")]]),
-    st.sets(st.sampled_from(ATTRIBUTES_LETTER), min_size=1).map(list),
+    st.sets(st.sampled_from(ENCODED_ATTRIBUTES), min_size=1).map(list),
 )
 def test_a_cloudevent_says_the_same_once_it_was_kept(
     body: bytes, kind: list[tuple[bytes, bytes]], attributes: list[tuple[bytes, bytes]]
 ) -> None:
     headers = [*attributes, *kind]
-    assert said_letter(again(headers, body)) == said_letter(EventRequest(PATH, headers, body, SENDER_LETTER))
+    assert decoded_or_refused(again(headers, body)) == decoded_or_refused(EventRequest(PATH, headers, body, HOOK))
 
 
-@pytest.mark.parametrize(("headers", "path"), [([JSON], NOTIFICATION_LETTER), ([*ATTRIBUTES_LETTER, JSON], PATH)])
+@pytest.mark.parametrize(("headers", "path"), [([JSON], NOTIFICATION_PATH), ([*ENCODED_ATTRIBUTES, JSON], PATH)])
 def test_what_no_signature_covers_is_not_believed_once_it_was_kept(headers: Headers, path: str) -> None:
     with pytest.raises(Rejected) as caught:
         again(headers, EVENT, path, is_signed=True, told="prod")
@@ -383,4 +387,4 @@ def test_what_no_signature_covers_is_not_believed_once_it_was_kept(headers: Head
 
 
 def test_a_body_that_was_signed_may_be_believed_once_it_was_kept() -> None:
-    assert again([JSON], EVENT, is_signed=True, told="prod") == EventRequest(PATH, [JSON], EVENT, SENDER_LETTER)
+    assert again([JSON], EVENT, is_signed=True, told="prod") == EventRequest(PATH, [JSON], EVENT, HOOK)

@@ -1,4 +1,4 @@
-"""Polaris' notifications and events."""
+"""Notifications and events of Apache Polaris."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from sfn.formats import MAX_STORED_EVENT, DecodedRequest, decode, notifications_
 from sfn.formats.event import MAX_LEVELS, MAX_LOCATION, MAX_NAME, EventRequest, Sender
 from sfn.formats.polaris import EVENT_TYPES, NOTIFICATION_TYPES, parse_notification_path
 from tests.dialects.asking import ONE, STRUCTURED, decoded, document, golden, hints, outcome
-from tests.dialects.asking import refused as refused_polaris_events_dialect
+from tests.dialects.asking import refused as refused_event
 from tests.dialects.drawing import anything, levels
-from tests.dialects.drawing import names as names_polaris_events_dialect
+from tests.dialects.drawing import names as event_names
 from tests.dialects.samples_polaris import event, webhook
 
-# ── Polaris' notifications, through `decode` as a request meets it.
+# ── Notifications
 
 
 SNOWFLAKE = Sender("snowflake", {"theirs": "prod", "a/b c": "dev"})
@@ -309,7 +309,7 @@ def test_a_body_that_was_not_read_is_made_up_for() -> None:
     )
 
 
-# ── Apache Polaris' events and its webhook, through `decode` as a request meets them.
+# ── Events and the webhook
 
 
 ID = "0d9a6d0e-3a0f-4c73-9a39-0d2c6d1f4a11"
@@ -329,7 +329,7 @@ def test_so_it_is_in_a_cloudevent() -> None:
         assert said == DecodedRequest((Notification(ORDERS, "one", ID, body=body),), 0, "polaris-events")
     wrong = document("polaris-cloudevent-after-update-table")
     wrong["data"]["table_name"] = 7
-    assert refused_polaris_events_dialect(wrong, ONE) == (422, "#/data/table_name")
+    assert refused_event(wrong, ONE) == (422, "#/data/table_name")
 
 
 def test_a_rename_is_two_hints() -> None:
@@ -378,7 +378,7 @@ def test_a_catalog_that_is_not_mapped_is_told_of() -> None:
     ],
 )
 def test_a_wrong_field_is_422_and_named(content: object, where: str) -> None:
-    assert refused_polaris_events_dialect(content) == (422, f"#/{where}")
+    assert refused_event(content) == (422, f"#/{where}")
 
 
 def test_a_webhook_is_a_sweep_of_each_of_the_senders_catalogs() -> None:
@@ -407,7 +407,7 @@ def test_by_its_header_a_webhook_is_known_whatever_its_source() -> None:
     content = webhook("AFTER_DROP_TABLE", source="https://polaris.example.org")
     assert outcome(content, ONE, MARKED) == ("polaris-webhook", 1, 0, 0)
     assert outcome(content, ONE) == ("cloudevents", 0, 1, 0)
-    assert refused_polaris_events_dialect({"type": "AFTER_DROP_TABLE"}, ONE, MARKED) == (422, "#/specversion")
+    assert refused_event({"type": "AFTER_DROP_TABLE"}, ONE, MARKED) == (422, "#/specversion")
 
 
 def test_an_event_that_names_its_table_is_more_than_a_webhook() -> None:
@@ -416,8 +416,8 @@ def test_an_event_that_names_its_table_is_more_than_a_webhook() -> None:
 
 @given(
     levels,
-    names_polaris_events_dialect,
-    names_polaris_events_dialect,
+    event_names,
+    event_names,
     st.sampled_from(sorted(set(EVENT_TYPES) - {"AFTER_RENAME_TABLE"})),
 )
 def test_whatever_is_of_the_shape_becomes_its_hint(namespace: list[str], name: str, event_id: str, told: str) -> None:
@@ -426,7 +426,7 @@ def test_whatever_is_of_the_shape_becomes_its_hint(namespace: list[str], name: s
     assert hint.drop == (told == "AFTER_DROP_TABLE")
 
 
-@given(levels, names_polaris_events_dialect, levels, names_polaris_events_dialect)
+@given(levels, event_names, levels, event_names)
 def test_whatever_is_a_rename_becomes_its_two_hints(old: list[str], name: str, new: list[str], other: str) -> None:
     content: dict[str, Any] = RENAME | {"source": [*old, name], "destination": [*new, f"to {other}"]}
     if [*old, name] != content["destination"]:

@@ -1,4 +1,4 @@
-"""A gateway's records of commits, and the sweeps that it owes."""
+"""Recorded commits of a gateway and the sweeps after them."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ async def test_owed_sweeps_are_scheduled_once_the_inbox_answers(monkeypatch: pyt
         tasks.cancel_scope.cancel()
 
 
-# ── Owed sweeps
+# ── Pending sweeps
 
 
 PROD, LAB = CatalogName("prod"), CatalogName("lab")
@@ -318,7 +318,7 @@ async def test_later_owed_sweep_gets_its_own_intent() -> None:
 
 
 OLD, NEW = TableIdentifier("prod", ("n",), "t"), TableIdentifier("prod", ("n",), "u")
-HERE_GATEWAY_OUTCOME = "s3://b/t/metadata/1.json"
+COMMITTED = "s3://b/t/metadata/1.json"
 
 
 @pytest.mark.parametrize(
@@ -348,23 +348,23 @@ def test_status_determines_what_is_known(statuses: list[int], *, known: bool, ne
         (
             CatalogChange(ChangeKind.NOTIFICATION, "", "n", "t"),
             (OLD,),
-            [Notification(OLD, "g", min_metadata_location=HERE_GATEWAY_OUTCOME)],
+            [Notification(OLD, "g", min_metadata_location=COMMITTED)],
         ),
         (CatalogChange(ChangeKind.RESTORE, "w"), (), [Notification(CatalogName("prod"), "g")]),
         (
             CatalogChange(ChangeKind.CREATE, "", "n"),
             (OLD,),
-            [Notification(OLD, "g", min_metadata_location=HERE_GATEWAY_OUTCOME, origin=TableOrigin.CREATE)],
+            [Notification(OLD, "g", min_metadata_location=COMMITTED, origin=TableOrigin.CREATE)],
         ),
         (
             CatalogChange(ChangeKind.REGISTER, "", "n"),
             (OLD,),
-            [Notification(OLD, "g", min_metadata_location=HERE_GATEWAY_OUTCOME, origin=TableOrigin.REGISTER)],
+            [Notification(OLD, "g", min_metadata_location=COMMITTED, origin=TableOrigin.REGISTER)],
         ),
         (
             CatalogChange(ChangeKind.COMMIT, "", "n", "t"),
             (OLD,),
-            [Notification(OLD, "g", min_metadata_location=HERE_GATEWAY_OUTCOME)],
+            [Notification(OLD, "g", min_metadata_location=COMMITTED)],
         ),
         (CatalogChange(ChangeKind.DROP, "", "n", "t"), (OLD,), [Notification(OLD, "g", drop=True)]),
         (
@@ -382,8 +382,8 @@ def test_status_determines_what_is_known(statuses: list[int], *, known: bool, ne
             CatalogChange(ChangeKind.TRANSACTION, ""),
             (OLD, NEW),
             [
-                Notification(OLD, "g", min_metadata_location=HERE_GATEWAY_OUTCOME),
-                Notification(NEW, "g", min_metadata_location=HERE_GATEWAY_OUTCOME),
+                Notification(OLD, "g", min_metadata_location=COMMITTED),
+                Notification(NEW, "g", min_metadata_location=COMMITTED),
             ],
         ),
         (CatalogChange(ChangeKind.NAMESPACE, "", "n"), (), [Notification(CatalogName("prod"), "g")]),
@@ -393,7 +393,7 @@ def test_status_determines_what_is_known(statuses: list[int], *, known: bool, ne
 def test_each_change_notifies_its_tables(
     change: CatalogChange, named: tuple[TableIdentifier, ...], told: list[Notification]
 ) -> None:
-    assert notifications_of(change, named, "prod", "g", HERE_GATEWAY_OUTCOME, b"") == told
+    assert notifications_of(change, named, "prod", "g", COMMITTED, b"") == told
 
 
 @pytest.mark.parametrize(
@@ -402,7 +402,7 @@ def test_each_change_notifies_its_tables(
 def test_several_readings_of_one_path_are_guesses(kind: ChangeKind) -> None:
     """A name that is read in one way, or that a body says level by level, is none."""
     readings = (TableIdentifier("prod", ("a.b",), "t"), TableIdentifier("prod", ("a", "b"), "t"))
-    told = notifications_of(CatalogChange(kind, "", "a.b", "t"), readings, "prod", "g", HERE_GATEWAY_OUTCOME, b"")
+    told = notifications_of(CatalogChange(kind, "", "a.b", "t"), readings, "prod", "g", COMMITTED, b"")
     assert [(hint.subject, hint.is_guessed) for hint in told] == [(name, True) for name in readings]
 
 

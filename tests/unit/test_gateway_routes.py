@@ -1,4 +1,4 @@
-"""Recognition of requests that change tables, and of their tables."""
+"""Recognition of requests that change tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gateway's upstream: header fields, its pool, and bodies as they pass."""
+"""The upstream connections of a gateway."""
 
 # ruff: noqa: SLF001 - only what nobody outside sees tells whether a place is lost
 from __future__ import annotations
@@ -252,7 +252,7 @@ def test_redirect_to_a_path_leads_below_the_gateway() -> None:
     assert rewrite_location(b"/v1/x/", "http://catalog", "https://sfn") == b"https://sfn/v1/x/"
 
 
-# ── Places of the pool
+# ── Connection pool
 
 
 Step: TypeAlias = tuple[str, int]

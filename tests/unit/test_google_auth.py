@@ -1,4 +1,4 @@
-"""Google's tokens and where their credentials are found."""
+"""Access tokens and credentials of Google."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.gcs_server import KEY, PRIVATE, Asked, Server, asking, found, re
 from tests.unit.rest_server import pass_by
 from tests.unit.token_endpoint import EARLY, REFUSED, SCOPES, Mint, account, late, none_of, private_key, put
 
-# ── Google's tokens: had from a token endpoint, renewed before they end, and shared by whoever asks.
+# ── Tokens
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ async def test_whoever_gives_up_leaves_the_rest_to_the_next(file: Path, server: 
         assert await chain.token() == "token1"
 
 
-# ── Where Google's credentials are found, and what is told of those that are not.
+# ── Credentials
 
 
 async def test_a_key_that_was_replaced_is_seen(

@@ -1,4 +1,4 @@
-"""Limits of requests: deadlines of bodies, and rates of senders."""
+"""Deadlines and rate limits of requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens and secrets, and files of them."""
+"""Files of secrets and tokens."""
 
 from __future__ import annotations
 

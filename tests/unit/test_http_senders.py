@@ -1,4 +1,4 @@
-"""Senders: who may send, by token or signature."""
+"""Authentication of senders by token and signature."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sfn.http.signature import StandardWebhooks
 from sfn.telemetry.logs import RejectionLog
 from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.signers import NAMES, SECRETS, SENDERS, TEXT, Stopped, head, opened, tokens
-from tests.unit.signers import whose as whose_senders_signed
+from tests.unit.signers import whose as signer_of
 from tests.unit.webhooks import AT, BODY, MESSAGE
 
 # ── Keyring
@@ -226,7 +226,7 @@ def test_request_is_rejected_without_senders_and_anonymous_access() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_signer_is_identified_by_its_own_scheme(name: str) -> None:
-    assert await whose_senders_signed(opened(), head(name)) == name
+    assert await signer_of(opened(), head(name)) == name
 
 
 async def test_message_id_is_returned_if_the_scheme_has_one() -> None:
@@ -239,8 +239,8 @@ async def test_message_id_is_returned_if_the_scheme_has_one() -> None:
 
 
 async def test_signature_of_two_senders_is_rejected() -> None:
-    assert await whose_senders_signed(opened(), head("etl", "spark")) is None
-    assert await whose_senders_signed(opened(), head("etl", "polaris")) is None
+    assert await signer_of(opened(), head("etl", "spark")) is None
+    assert await signer_of(opened(), head("etl", "polaris")) is None
 
 
 async def test_event_loop_runs_between_two_possible_signers() -> None:
@@ -268,8 +268,8 @@ async def test_every_active_secret_of_a_sender_is_accepted() -> None:
     both = dict(head("etl"))
     both[b"webhook-signature"] += b" " + dict(head("etl", secret=new))[b"webhook-signature"]
     for headers in (head("etl"), head("etl", secret=new), [*both.items()]):
-        assert await whose_senders_signed(senders, headers) == "etl"
-    assert await whose_senders_signed(opened(), head("etl", secret=new)) is None
+        assert await signer_of(senders, headers) == "etl"
+    assert await signer_of(opened(), head("etl", secret=new)) is None
 
 
 async def test_signature_age_is_checked_with_the_clock() -> None:
@@ -277,7 +277,7 @@ async def test_signature_age_is_checked_with_the_clock() -> None:
     senders = opened(clock=clock)
     for off, owner in ((0, "etl"), (300, "etl"), (301, None), (-300, "etl"), (-301, None)):
         clock.at = AT + timedelta(seconds=off)
-        assert await whose_senders_signed(senders, head("etl")) == owner
+        assert await signer_of(senders, head("etl")) == owner
 
 
 async def test_valid_token_precedes_a_signature_and_invalid_token_does_not() -> None:
@@ -290,17 +290,17 @@ async def test_valid_token_precedes_a_signature_and_invalid_token_does_not() -> 
         signing={"etl": StandardWebhooks()},
         clock=Stopped(),
     )
-    assert await whose_senders_signed(senders, head("etl"), b"Bearer a-token") == "bearer"
+    assert await signer_of(senders, head("etl"), b"Bearer a-token") == "bearer"
     for wrong in (b"Bearer wrong", b"Bearer op", b""):
-        assert await whose_senders_signed(senders, head("etl"), wrong) == "etl"
-        assert await whose_senders_signed(senders, head("spark"), wrong) is None
+        assert await signer_of(senders, head("etl"), wrong) == "etl"
+        assert await signer_of(senders, head("spark"), wrong) is None
         assert senders.identify(wrong, []) is None
 
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_signing_secret_is_rejected_as_a_bearer_token(name: str) -> None:
     shown = b"Bearer " + SECRETS[name].encode()
-    assert await whose_senders_signed(opened(), [], shown) is None
+    assert await signer_of(opened(), [], shown) is None
     assert Keyring({name: tokens(name)}).owner_of(shown) is None
 
 
@@ -310,7 +310,7 @@ async def test_missing_credentials_mean_the_open_sender_and_wrong_ones_are_rejec
     assert senders.identify(None, [(b"host", b"x")]) is everybody
     assert senders.is_open(everybody)
     assert not senders.is_open(SENDERS["etl"])
-    assert await whose_senders_signed(senders, head("etl")) == "etl"
+    assert await signer_of(senders, head("etl")) == "etl"
     right = dict(head("etl"))
     for wrong in (
         [*{**right, b"webhook-timestamp": b"0"}.items()],
@@ -318,7 +318,7 @@ async def test_missing_credentials_mean_the_open_sender_and_wrong_ones_are_rejec
         [(b"x-polaris-signature-256", b"")],
         [*{**right, b"webhook-signature": b"v1,Ceo5qEr07ixe2NLpvHk3FH9bwy/WavXrAFQ/9tdO6mc="}.items()],
     ):
-        assert await whose_senders_signed(senders, wrong) is None
+        assert await signer_of(senders, wrong) is None
     assert senders.identify(b"Bearer wrong", []) is None
 
 
@@ -337,7 +337,7 @@ async def test_settings_define_scheme_and_open_sender(tmp_path: Path) -> None:
         f"secrets = {{ main = '{TEXT}' }}\n[senders.local]\nscheme = 'none'\nrate_limit = 9\n"
     )
     admitted = build_access_control(Ground(tmp_path).load(text), Stopped())
-    assert [await whose_senders_signed(admitted.senders, head(name)) for name in ("etl", "spark", "polaris")] == [
+    assert [await signer_of(admitted.senders, head(name)) for name in ("etl", "spark", "polaris")] == [
         "etl",
         None,
         "polaris",

@@ -225,7 +225,7 @@ class Hands:
 
 
 @pytest.fixture
-def files_handshakes(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Files:
+def tls_files(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Files:
     return Files(tmp_path_factory.mktemp("tls"), authority.sign())
 
 
@@ -237,8 +237,8 @@ def hands(monkeypatch: pytest.MonkeyPatch) -> Hands:
 
 
 @pytest.fixture
-def context(files_handshakes: Files) -> ssl.SSLContext:
-    return Certificate(files_handshakes.chain, files_handshakes.key).context
+def context(tls_files: Files) -> ssl.SSLContext:
+    return Certificate(tls_files.chain, tls_files.key).context
 
 
 def greeted(context: ssl.SSLContext, greeting: bytes) -> None:

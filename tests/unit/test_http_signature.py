@@ -1,4 +1,4 @@
-"""Signatures: what they cover, and how they are verified."""
+"""Signatures of requests."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_event_without_id_gets_one_from_its_message() -> None:
     assert with_message_id(hints, None) == hints
 
 
-# ── Signatures, with the vectors of Standard Webhooks' own libraries
+# ── Verification with the vectors of Standard Webhooks
 
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""PostgreSQL's errors and URLs."""
+"""Errors and URLs of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sfn.inbox.postgres.faults import LOST, MISCONFIGURED, NO_TLS, UNCERTAIN, UN
 from sfn.inbox.postgres.refusals import refusal
 from tests.unit.settings_ground import CATALOG, Ground
 
-# ── What faults of PostgreSQL mean, by their codes.
+# ── Errors of PostgreSQL
 
 
 WHERE = "postgresql://h/db"
@@ -89,7 +89,7 @@ def test_a_value_that_cannot_be_stored_is_its_callers_trouble(code: str) -> None
     assert isinstance(meant(code, starting=True), FatalError)
 
 
-# ── URLs of an inbox in PostgreSQL: which are understood, what the driver is told, and what is told of them.
+# ── URLs of an inbox
 
 
 @pytest.fixture(name="ground")

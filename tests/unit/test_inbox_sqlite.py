@@ -55,7 +55,7 @@ from sfn.inbox.sqlite.roster import IndexQueries
 from sfn.inbox.sqlite.rows import MAX_CACHED_JOBS, SqliteJobs
 from sfn.inbox.sqlite.schema import MIGRATIONS, VERSION, prepare
 
-# ── What is due is found by lane: what waits in a lane without slots costs nothing.
+# ── Due jobs by group
 
 
 ORDERS = TableIdentifier("prod", ("sales",), "orders")
@@ -108,13 +108,10 @@ def test_who_has_waited_longest_is_found_without_a_scan(tmp_path: Path, backlog:
     assert steps < 500
 
 
-# ── Open intents in SQLite: all or nothing with what is put beside them, kept over a restart, found by an index.
+# ── Open intents
 
 
-ORDERS_SQLITE_INTENTS, RETURNS = (
-    TableIdentifier("prod", ("sales",), "orders"),
-    TableIdentifier("prod", ("sales",), "returns"),
-)
+RETURNS = TableIdentifier("prod", ("sales",), "returns")
 PLENTY = Capacity(total=9, live=9, sweeps=9)
 ODD = UndecodableRequest("etl", "/v1/events", None, b"{", 1, "expected JSON")
 FEW, MANY = 300, 6_000
@@ -131,7 +128,7 @@ def test_what_is_put_with_an_intent_or_an_answer_is_all_or_nothing(
     notes: list[Intent | IntentOutcome | Notification],
 ) -> None:
     ledger = SqliteOperations(":memory:", InboxConfig())
-    ledger.put([Intent("a", (ORDERS_SQLITE_INTENTS,))], NOW)
+    ledger.put([Intent("a", (ORDERS,))], NOW)
 
     def put_in_vain() -> None:
         with ledger.transaction():
@@ -140,12 +137,12 @@ def test_what_is_put_with_an_intent_or_an_answer_is_all_or_nothing(
 
     with pytest.raises(OSError, match="full"):
         put_in_vain()
-    assert [claim.subject for claim in due(ledger, 30)] == [ORDERS_SQLITE_INTENTS]
+    assert [claim.subject for claim in due(ledger, 30)] == [ORDERS]
 
 
 def test_an_ask_whose_claim_is_undone_is_asked_by_the_next_one() -> None:
     ledger = SqliteOperations(":memory:", InboxConfig())
-    ledger.put([Intent("a", (ORDERS_SQLITE_INTENTS,))], NOW)
+    ledger.put([Intent("a", (ORDERS,))], NOW)
 
     def claim_in_vain() -> None:
         with ledger.transaction(), ledger.savepoint():
@@ -154,19 +151,19 @@ def test_an_ask_whose_claim_is_undone_is_asked_by_the_next_one() -> None:
 
     with pytest.raises(OSError, match="full"):
         claim_in_vain()
-    assert [claim.subject for claim in due(ledger, 31)] == [ORDERS_SQLITE_INTENTS]
+    assert [claim.subject for claim in due(ledger, 31)] == [ORDERS]
 
 
 def test_what_was_left_open_is_asked_for_after_a_restart(tmp_path: Path) -> None:
     path = str(tmp_path / "inbox.db")
     ledger = SqliteOperations(path, InboxConfig())
-    ledger.put([Intent("a", (ORDERS_SQLITE_INTENTS,)), Intent("b", (RETURNS,))], NOW)
+    ledger.put([Intent("a", (ORDERS,)), Intent("b", (RETURNS,))], NOW)
     ledger.put([IntentOutcome("b", is_known=True)], NOW)
     ledger.put([IntentOutcome("a", is_known=False)], NOW + timedelta(seconds=20))
     ledger.close()
     ledger = SqliteOperations(path, InboxConfig())
     assert due(ledger, 49) == ()
-    assert [claim.subject for claim in due(ledger, 50)] == [ORDERS_SQLITE_INTENTS]
+    assert [claim.subject for claim in due(ledger, 50)] == [ORDERS]
 
 
 def test_an_older_inbox_gets_room_for_intents_and_keeps_what_it_has(tmp_path: Path) -> None:
@@ -177,7 +174,7 @@ def test_an_older_inbox_gets_room_for_intents_and_keeps_what_it_has(tmp_path: Pa
         old.execute("INSERT INTO event VALUES(1, 'etl', 'e1', '[\"prod\",\"sales\",\"orders\"]', 0, '')")
         old.commit()
     ledger = SqliteOperations(str(path), InboxConfig())
-    assert ledger.put([Notification(ORDERS_SQLITE_INTENTS, "etl", "e1"), Intent("a", (RETURNS,))], NOW).duplicates == 1
+    assert ledger.put([Notification(ORDERS, "etl", "e1"), Intent("a", (RETURNS,))], NOW).duplicates == 1
     assert [claim.subject for claim in due(ledger, 30)] == [RETURNS]
     ledger.close()
     with closing(sqlite3.connect(path)) as new:
@@ -213,7 +210,7 @@ def opened(path: Path, count: int) -> Path:
 def test_no_verb_of_a_put_or_a_claim_looks_at_all_that_is_open(tmp_path: Path) -> None:
     few, many = opened(tmp_path / "few", FEW), opened(tmp_path / "many", MANY)
     acts: list[Callable[[SqliteIntents], object]] = [
-        lambda table: table.take([(Intent("new", (ORDERS_SQLITE_INTENTS,)), NOW)]),
+        lambda table: table.take([(Intent("new", (ORDERS,)), NOW)]),
         lambda table: table.take([(IntentOutcome("i7", is_known=True), NOW)]),
         lambda table: table.take([(IntentOutcome("i7", is_known=False), NOW)]),
         lambda table: table.ask(NOW),
@@ -234,10 +231,10 @@ def test_a_flood_of_a_peer_takes_no_more_room_than_its_bound(tmp_path: Path) -> 
     assert CatalogName("prod") in late
 
 
-# ── The operators' side of the SQLite inbox: counts that are kept, letters that are many, inboxes that are older.
+# ── Admin commands
 
 
-PLENTY_SQLITE_LETTERS = Capacity(total=10**6, live=10**6, sweeps=1)
+UNLIMITED = Capacity(total=10**6, live=10**6, sweeps=1)
 FEW, MANY = 300, 6_000
 
 
@@ -251,7 +248,7 @@ def die(ledger: SqliteOperations, count: int) -> None:
         names = [numbered(number) for number in range(start, min(start + 1_000, count))]
         ledger.put([Notification(name) for name in names], NOW)
         with ledger.transaction():
-            for claim in ledger.claim(PLENTY_SQLITE_LETTERS, NOW).jobs:
+            for claim in ledger.claim(UNLIMITED, NOW).jobs:
                 number = int(str(claim.subject).rpartition("t")[2])
                 reason = DeadLetterReason.POISON if number >= count - 12 else DeadLetterReason.PERMANENT
                 assert ledger.settle(claim, DeadLettered(reason, "why"), NOW)
@@ -277,7 +274,7 @@ def test_what_was_undone_is_not_counted(*, savepoint: bool) -> None:
     numbers = [letter.id for letter in ledger.admin.list_after(DeadLetterFilter(), 0, 99)]
     acts: list[Callable[[], object]] = [
         lambda: ledger.put([Notification(TableIdentifier("prod", (), "x")), ODD], NOW),
-        lambda: ledger.claim(PLENTY_SQLITE_LETTERS, NOW),
+        lambda: ledger.claim(UNLIMITED, NOW),
         lambda: ledger.admin.replay(numbers, [], AdminCommand("ann", "", NOW)),
         lambda: ledger.admin.discard(numbers, AdminCommand("ann", "", NOW)),
     ]
@@ -313,7 +310,7 @@ def test_what_another_connection_changed_is_counted_too(tmp_path: Path) -> None:
     assert counted(ledger) == (tables, {("few", "held-drop"): 1, ("prod", "poison"): 1})
 
 
-def steps_sqlite_letters(path: Path, look: Callable[[SqliteAdmin, SqliteDeadLetters], object]) -> int:
+def admin_steps(path: Path, look: Callable[[SqliteAdmin, SqliteDeadLetters], object]) -> int:
     """How many of its instructions SQLite needs for a look."""
     taken = 0
 
@@ -358,7 +355,7 @@ def fixture_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("look", list(LOOKS))
 def test_many_dead_letters_cost_no_more_than_few(folder: Path, look: str) -> None:
-    few, many = (steps_sqlite_letters(folder / f"{count}.db", LOOKS[look]) for count in (FEW, MANY))
+    few, many = (admin_steps(folder / f"{count}.db", LOOKS[look]) for count in (FEW, MANY))
     assert many < few * 1.2 + 100
 
 
@@ -398,7 +395,7 @@ def test_an_older_inbox_keeps_its_rows_and_letters(tmp_path: Path) -> None:
     assert (superseded.detail, superseded.status) == ("first", DeadLetterStatus.SUPERSEDED)
     assert (left.id, left.subject, left.detail, left.attempts) == (2, ORDERS, "why", 3)
     assert ledger.admin.replay([left.id], [], AdminCommand("ann", "", NOW)) == 1
-    assert [claim.subject for claim in ledger.claim(PLENTY_SQLITE_LETTERS, NOW).jobs] == [ORDERS]
+    assert [claim.subject for claim in ledger.claim(UNLIMITED, NOW).jobs] == [ORDERS]
     ledger.close()
     with closing(sqlite3.connect(path)) as new:
         assert new.execute("PRAGMA user_version").fetchone() == (VERSION,)
@@ -410,7 +407,7 @@ def test_at_an_upgrade_tables_of_several_places_are_looked_at(tmp_path: Path) ->
     names = [numbered(number) for number in range(3)]
     ledger = SqliteOperations(path, InboxConfig())
     ledger.put([Notification(name) for name in names], NOW)
-    for claim in ledger.claim(PLENTY_SQLITE_LETTERS, NOW).jobs:
+    for claim in ledger.claim(UNLIMITED, NOW).jobs:
         ledger.record_location(claim, f"file:///{claim.subject}", None, NOW)
         if claim.subject == names[1]:
             ledger.record_location(claim, "file:///other", None, NOW)
@@ -419,11 +416,11 @@ def test_at_an_upgrade_tables_of_several_places_are_looked_at(tmp_path: Path) ->
     with closing(sqlite3.connect(path)) as older:
         older.execute("PRAGMA user_version=9")
     ledger = SqliteOperations(path, InboxConfig())
-    assert [claim.subject for claim in ledger.claim(PLENTY_SQLITE_LETTERS, NOW).jobs] == [names[1]]
+    assert [claim.subject for claim in ledger.claim(UNLIMITED, NOW).jobs] == [names[1]]
     ledger.close()
 
 
-# ── Poison and leases that ran out are told of exactly once, whatever becomes of the transaction that found them.
+# ── Poison and expired leases
 
 
 LATER = NOW + timedelta(minutes=1)
@@ -458,7 +455,7 @@ def test_poison_is_told_by_the_first_claim_that_is_kept(
     assert len(ledger.admin.list_after(DeadLetterFilter(), 0, 9)) == 1
 
 
-# ── What SQLite's own errors mean: each is provoked, none is made up.
+# ── Errors of SQLite
 
 
 @pytest.fixture
@@ -547,7 +544,7 @@ def test_a_file_system_without_a_write_ahead_log_is_refused_by_name(tmp_path: Pa
     assert "inbox.url" in refused.value.remedy
 
 
-# ── Rows in SQLite: whatever was saved is what another process loads, in the lane where it is looked for.
+# ── Stored rows
 
 
 PLACES = st.sampled_from(["s3://lake/1", "s3://lake/2", "gs://pond/3"])
@@ -624,7 +621,7 @@ def rows(subject: JobKey) -> st.SearchStrategy[Job]:
     )
 
 
-def opened_sqlite_rows() -> sqlite3.Connection:
+def memory_database() -> sqlite3.Connection:
     db = sqlite3.connect(":memory:", isolation_level=None)
     prepare(db, "inbox.db")
     return db
@@ -641,7 +638,7 @@ def stored(db: sqlite3.Connection, key: str) -> tuple[Job | None, list[int], int
 @given(st.data(), names | st.just(CatalogName("prod")))
 def test_what_is_saved_is_what_another_process_loads(data: st.DataObject, subject: JobKey) -> None:
     key = encode_key(subject)
-    with closing(opened_sqlite_rows()) as db:
+    with closing(memory_database()) as db:
         ours = SqliteJobs(db)
         assert ours.load(key) is None
         for _ in range(3):
@@ -665,7 +662,7 @@ def test_what_is_saved_is_what_another_process_loads(data: st.DataObject, subjec
 
 
 def test_no_more_rows_stay_known_than_there_is_room_for() -> None:
-    with closing(opened_sqlite_rows()) as db:
+    with closing(memory_database()) as db:
         ours = SqliteJobs(db)
         at = datetime(2026, 1, 1, tzinfo=UTC)
         for number in range(MAX_CACHED_JOBS + 10):

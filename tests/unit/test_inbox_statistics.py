@@ -1,4 +1,4 @@
-"""Statistics of an inbox, its error log, and the fair order of jobs."""
+"""Statistics, error log and fair order of an inbox."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sfn.inbox.scheduling import fair_order, rotate
 from sfn.inbox.statistics import QueueStats
 from tests.promises.inboxes import HandClock
 
-# ── Figures that take longer to count than whoever asks for them waits.
+# ── Slow statistics
 
 
 FIGURES = QueueStats(tables={}, oldest_due={}, dead_letters={}, limit_reached=frozenset())
@@ -60,7 +60,7 @@ async def test_what_nobody_asked_for_is_not_counted() -> None:
     assert slow.begun == 0
 
 
-# ── What the log is told of an inbox in trouble, and how often.
+# ── Error log
 
 
 MINUTE = LOG_INTERVAL.total_seconds()
@@ -151,7 +151,7 @@ def test_what_is_no_trouble_is_not_told(calls: Calls) -> None:
     assert calls.told == []
 
 
-# ── Whose turn it is.
+# ── Fair order of jobs
 
 
 A, B, C = (ConcurrencyGroup(name, "", Priority.LIVE) for name in "abc")

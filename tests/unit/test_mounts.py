@@ -1,4 +1,4 @@
-"""Mounts: which file system a path lies on, and where an inbox may be."""
+"""The mount of an inbox file and the file system of a path."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sfn.mounts import Mount, mount_of, mounts
 from sfn.settings.model import Settings
 from tests.unit.settings_ground import CATALOG, Ground
 
-# ── Where an inbox's file is mounted: what goes with a container is refused, or warned of.
+# ── Mount of the inbox file
 
 
 DATABASE = Path("/var/lib/sfn/inbox.db")
@@ -85,7 +85,7 @@ def test_a_system_without_a_list_of_mounts_is_not_judged(tmp_path: Path) -> None
     assert placed(DATABASE, tmp_path / "none") is None
 
 
-# ── Which file system a path lies on, and what that means for locks and durability.
+# ── File system of a path
 
 
 TABLE = rb"""22 1 8:1 / / rw,relatime - ext4 /dev/root rw,nolock

@@ -21,7 +21,7 @@ from tests.promises.inboxes import HandClock
 from tests.simulation.cleaners import CLEANERS, Cleaner
 from tests.unit.publishing import AT, LAG, A, B, CountingStore, Line, named
 
-# ── A week among those who delete what a table does not know: our files, hints and tombstones are too young for them.
+# ── Cleaners of unknown files
 
 
 C = named("c")
@@ -153,7 +153,7 @@ def test_each_rule_spares_what_is_young_known_or_elsewhere() -> None:
         assert cleaner.condemned(AT, old, {known}) == [f"{AT}/data/1.parquet"]
 
 
-# ── A table whose metadata files are soon deleted goes before all others, from the first publish that saw it on.
+# ── Short-lived metadata files
 
 
 ONE = Capacity(total=1, live=1, sweeps=0)

@@ -19,7 +19,7 @@ from sfn.sfnfile.naming import NAMINGS, UUID, FileLayout, FileOwner, Naming
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, LAG, A, B, HintsNoted, Line, TornStore, key_of, named
 
-# ── What becomes of files whose table is gone, or gets none any more.
+# ── Dropped tables
 
 
 DAY = timedelta(days=1).total_seconds()
@@ -299,7 +299,7 @@ async def test_a_table_that_is_switched_off_leaves_after_its_older_files() -> No
     assert line.document(B) == {}
 
 
-# ── What is known of the two names of a table that was renamed, for whoever asks about either.
+# ── Renamed tables
 
 
 ELSEWHERE = "file:///warehouse/n/other"
@@ -403,7 +403,7 @@ async def test_no_hint_says_what_only_the_old_names_file_said() -> None:
     assert line.hint() == version_hint.content(first)
 
 
-# ── Of which table a drop was told, and what becomes of a tombstone whose table turns out to be there.
+# ── Tombstones and their tables
 
 
 C = named("c")

@@ -1,4 +1,4 @@
-"""Event-only catalogs: what is published of reported changes."""
+"""Publishing for event-only catalogs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sfn.publish.policy import OnDrop, Policy, TableFilter
 from tests.unit.publishing import AT, EVERYTHING, LAG, A, B, key_of
 from tests.unit.told_line import DAY, ToldLine
 
-# ── What becomes of files in a catalog that nobody can ask.
+# ── Files of event-only catalogs
 
 
 SECONDS = LAG.total_seconds()
@@ -262,7 +262,7 @@ async def test_a_uuid_may_be_spelled_otherwise(spelling: str) -> None:
     assert (line.document(A)["state"], line.document(A)["guid"]) == ("dropped", uuid)
 
 
-# ── What can't be heard in a catalog that nobody can ask, and what ends there: dead letters, drops, the brake.
+# ── Dead letters, drops and the drop limit
 
 
 @pytest.mark.anyio
@@ -392,8 +392,7 @@ async def test_a_table_of_no_interest_any_more_loses_its_files() -> None:
     assert line.policy.expire_after == timedelta(days=7)
 
 
-# ── What is told of tables without files, in a catalog that nobody can ask: it is kept, as nobody could tell it
-# again.
+# ── Reported changes without files
 
 
 def retired(policy: Policy) -> Policy:

@@ -1,4 +1,4 @@
-"""Files at a table's place: ours, of another catalog, or of other products."""
+"""Existing files at the path of an SFN file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sfn.storage import Deleted, PreconditionFailed
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, LAG, A, B, CountingStore, Line, key_of
 
-# ── What lies where a file of ours belongs and is not ours: it stays as it is, and an operator is told what it is.
+# ── Files of other products
 
 
 UPPER, LOWER = TableIdentifier("prod", ("n",), "Orders"), TableIdentifier("prod", ("n",), "orders")
@@ -140,7 +140,7 @@ async def test_what_lies_beside_ours_and_is_no_document_is_left_alone(naming: Na
     assert json.loads(line.store.files[key])["metadata_file_path"] == table.metadata_location
 
 
-# ── Whose files they are: another catalog's are taken over on an operator's word alone, and who retires leaves none.
+# ── Files of other catalogs
 
 
 HOUR = 3600.0
@@ -292,7 +292,7 @@ async def test_a_table_that_is_gone_has_no_file_that_is_in_its_way() -> None:
     assert await carried(line) is None
 
 
-# ── Files called by the table's uuid: they outlast a rename, and each table that had a name has its own.
+# ── Files named by UUID
 
 
 HERE = FileLayout(AT, UUID)

@@ -1,4 +1,4 @@
-"""The order of a plan's writes, and files beside the table's own."""
+"""Plans against stale answers of the catalog and against unknown files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sfn.storage import PreconditionFailed
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, EVERYTHING, LAG, A, B, FailingStore, Line, TornStore, key_of, named
 
-# ── What an answer of the catalog is worth that may be older than what another file of ours says.
+# ── Stale catalog answers
 
 
 ELSEWHERE = "file:///warehouse/elsewhere"
@@ -307,7 +307,7 @@ async def test_an_abandoned_pointer_of_the_same_number_does_not_come_back() -> N
     assert line.document(A)["metadata_file_path"] == current.metadata_location
 
 
-# ── Files that lie beside ours and that no row of ours knows: another catalog's, another inbox's, a lost inbox's.
+# ── Files without a row
 
 
 C = named("c")

@@ -1,4 +1,4 @@
-"""The version hint: of others, with rivals, with numbers."""
+"""Publishing of version hints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sfn.sfnfile import version_hint
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, A, Line, key_of
 
-# ── A version hint that somebody else wrote where ours was.
+# ── Hints of other writers
 
 
 HINT_AT = version_hint.key_of(AT)
@@ -83,7 +83,7 @@ async def test_who_wants_no_hint_is_told_of_none(line: Line) -> None:
     assert findings_of(line.outcomes[-1]).table_state.foreign_version_hint is None
 
 
-# ── Version hints by which a reader would open another metadata file: none is written, and an old one goes.
+# ── Hints that would mislead readers
 
 
 STEM = "00002-9c12d441-03fe-4693-9a96-a0705ddf69c1"
@@ -220,7 +220,7 @@ async def test_the_hint_of_somebody_else_stays_beside_a_name_without_a_hint() ->
     assert line.hint() == b"3"
 
 
-# ── A version hint that is a number, as tables that are nothing but a folder have it: their own writers keep it.
+# ── Numeric hints
 
 
 SECOND, THIRD = (

@@ -19,9 +19,9 @@ from sfn.pull.source import subjects_overlap
 from tests.integration.pulling import event, subjects
 from tests.integration.waiting import until
 from tests.promises.inboxes import HandClock
-from tests.unit.pulled import GONE as GONE_PULL_SOURCE
+from tests.unit.pulled import GONE as SERVER_GONE
 from tests.unit.pulled import SHORT, BusyAtFirst, Message, Server, Stuck
-from tests.unit.pulled import Ground as GroundPullSource
+from tests.unit.pulled import Ground as SourceGround
 from tests.unit.settings_ground import CATALOG, Ground
 
 # ── Outage log and subjects
@@ -121,7 +121,7 @@ BROKEN = FatalError("inbox", expected="a sound inbox", found="another")
 
 async def test_broken_inbox_ends_the_source_without_further_acknowledgements() -> None:
     messages = [Message(event(1)), Message(event(2))]
-    ground = GroundPullSource(Server([[messages]]))
+    ground = SourceGround(Server([[messages]]))
     ground.inbox.failure = BROKEN
     with pytest.raises(ExceptionGroup) as caught, anyio.fail_after(20):
         await ground.run()
@@ -131,7 +131,7 @@ async def test_broken_inbox_ends_the_source_without_further_acknowledgements() -
 
 async def test_message_that_raised_an_unexpected_error_is_redelivered_later() -> None:
     message, next_one = Message(event(1)), Message(event(2))
-    ground = GroundPullSource(Server([[[message], [next_one]]]))
+    ground = SourceGround(Server([[[message], [next_one]]]))
     ground.inbox.failure = ZeroDivisionError("ours")
     with capture_logs() as logs:
         async with ground.running():
@@ -144,7 +144,7 @@ async def test_message_that_raised_an_unexpected_error_is_redelivered_later() ->
 
 async def test_unexpected_error_causes_a_sweep_if_the_server_is_not_durable() -> None:
     message = Message(event(1), keeps=False)
-    ground = GroundPullSource(Server([[[message]]], is_durable=False, stays=True))
+    ground = SourceGround(Server([[[message]]], is_durable=False, stays=True))
     ground.inbox.failure = ZeroDivisionError("ours")
     with capture_logs() as logs:
         async with ground.running():
@@ -156,7 +156,7 @@ async def test_unexpected_error_causes_a_sweep_if_the_server_is_not_durable() ->
 
 async def test_fetching_pauses_for_the_retry_delay_of_the_inbox() -> None:
     first, second = Message(event(1)), Message(event(2))
-    ground = GroundPullSource(Server([[[first], [second]]]))
+    ground = SourceGround(Server([[[first], [second]]]))
     ground.inbox.failure = Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=0.5)
     async with ground.running():
         await until(lambda: first.told)
@@ -167,11 +167,11 @@ async def test_fetching_pauses_for_the_retry_delay_of_the_inbox() -> None:
 
 
 async def test_failed_acknowledgement_loses_nothing() -> None:
-    acknowledged, returned = Message(event(1), error=GONE_PULL_SOURCE), Message(event(2), error=GONE_PULL_SOURCE)
-    ground = GroundPullSource(Server([[[acknowledged], [Message(event(3))]]]))
+    acknowledged, returned = Message(event(1), error=SERVER_GONE), Message(event(2), error=SERVER_GONE)
+    ground = SourceGround(Server([[[acknowledged], [Message(event(3))]]]))
     async with ground.running():
         await until(lambda: len(ground.inbox.taken) == 2)
-    busy = GroundPullSource(Server([[[returned], [Message(event(3))]]]), BusyAtFirst())
+    busy = SourceGround(Server([[[returned], [Message(event(3))]]]), BusyAtFirst())
     async with busy.running():
         await until(lambda: busy.inbox.taken)
     assert subjects(busy.inbox) == ["t3"]
@@ -180,7 +180,7 @@ async def test_failed_acknowledgement_loses_nothing() -> None:
 async def test_reconnect_pauses_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "FIRST_PAUSE", SHORT)
     server = Server([[]], away=3, stays=True)
-    ground = GroundPullSource(server)
+    ground = SourceGround(server)
     with capture_logs() as logs:
         async with ground.running():
             await until(lambda: len(logs) == 3)
@@ -198,7 +198,7 @@ async def test_server_that_denies_operations_counts_as_unreachable(
 ) -> None:
     monkeypatch.setattr(source, "FIRST_PAUSE", SHORT)
     server = Server([list(refused) for _ in range(3)])
-    ground = GroundPullSource(server)
+    ground = SourceGround(server)
     with capture_logs() as logs:
         async with ground.running():
             await until(lambda: len(server.opened_at) == 4)
@@ -208,7 +208,7 @@ async def test_server_that_denies_operations_counts_as_unreachable(
 
 async def test_stop_ends_a_pause_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "FIRST_PAUSE", 60.0)
-    ground = GroundPullSource(Server(away=1_000))
+    ground = SourceGround(Server(away=1_000))
     with capture_logs() as logs:
         async with ground.running():
             await until(lambda: logs)
@@ -219,7 +219,7 @@ async def test_stop_ends_a_pause_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(("keeps", "looked_at"), [(False, ["prod"]), (True, [])])
 async def test_start_causes_a_sweep_if_the_server_is_not_durable(keeps: bool, looked_at: list[str]) -> None:
     for away in (0, 1):
-        ground = GroundPullSource(Server(away=away, is_durable=keeps))
+        ground = SourceGround(Server(away=away, is_durable=keeps))
         with capture_logs():
             async with ground.running():
                 await until(partial(ground.has_asked, away + 1))
@@ -230,7 +230,7 @@ async def test_start_causes_a_sweep_if_the_server_is_not_durable(keeps: bool, lo
 @pytest.mark.parametrize(("is_all", "looked_at"), [(True, ["prod"]), (False, ["prod", "prod"])])
 async def test_stop_ingests_delivered_messages_and_sweeps_for_lost_ones(is_all: bool, looked_at: list[str]) -> None:
     left = Message(event(1), keeps=False)
-    ground = GroundPullSource(Server([[]], is_durable=False, stays=True, last=FinalBatch([left], is_all)))
+    ground = SourceGround(Server([[]], is_durable=False, stays=True, last=FinalBatch([left], is_all)))
     async with ground.running():
         await until(lambda: ground.inbox.taken)
     assert (left.told, sorted(subjects(ground.inbox))) == (["taken"], sorted([*looked_at, "t1"]))
@@ -238,7 +238,7 @@ async def test_stop_ingests_delivered_messages_and_sweeps_for_lost_ones(is_all: 
 
 @pytest.mark.parametrize(("keeps", "looked_at"), [(False, ["prod", "prod"]), (True, [])])
 async def test_abandoned_messages_cause_a_sweep_if_the_server_is_not_durable(keeps: bool, looked_at: list[str]) -> None:
-    ground = GroundPullSource(Server([[[Message(event(1), keeps=keeps)]]], is_durable=keeps), inbox := Stuck())
+    ground = SourceGround(Server([[[Message(event(1), keeps=keeps)]]], is_durable=keeps), inbox := Stuck())
     with capture_logs() as logs:
         async with ground.running():
             await inbox.stuck.wait()

@@ -1,4 +1,4 @@
-"""Readers stay within the locations that they are allowed."""
+"""Readers open only files below allowed locations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.unit.directory import UUID as GUID
 from tests.unit.directory import Directory
 from tests.unit.real_table import IDENTIFIER, MemoryIO, RealTable, real_table
 
-# ── Files below a metadata file: followed only where the directory's reader may be led, and each as long as it was.
+# ── Allowed locations
 
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "kind": ["a/b", "c"]})
@@ -193,7 +193,7 @@ def test_a_manifest_that_was_cut_between_two_blocks_is_found(tmp_path: Path) -> 
     ]
 
 
-# ── Files that somebody wrote who means harm: they send nobody anywhere, and cost little.
+# ── Malicious files
 
 
 LAKE = "s3://lake/orders"

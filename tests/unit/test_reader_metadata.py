@@ -1,4 +1,4 @@
-"""What a reader takes of a metadata file."""
+"""Metadata files in the reader: table UUID and refs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sfn.sfnfile.document import parse, render
 from tests.unit.directory import UUID
 from tests.unit.real_table import IDENTIFIER, RealTable, real_table
 
-# ── The uuid of a metadata file: found as a JSON parser finds it, in any size, with little memory.
+# ── Table UUID
 
 
 KEY = "table-uuid"
@@ -170,7 +170,7 @@ def test_a_string_without_end_takes_little_memory() -> None:
         tracemalloc.stop()
 
 
-# ── Which snapshot a branch or tag is at, where the metadata contradicts itself: no reader shows an empty table then.
+# ── Contradictory refs
 
 
 Change = Callable[[dict[str, Any]], object]

@@ -1,4 +1,4 @@
-"""Odd paths and other spellings of a directory."""
+"""Odd file names and spellings of a directory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.unit.directory import OTHER_UUID, Directory
 from tests.unit.odd_paths import NOT_ON_EVERY_STORE, ODD, OddTable, odd_table
 from tests.unit.real_table import MemoryIO
 
-# ── Files that metadata names are opened by exactly these names, whatever characters they have.
+# ── Odd file names
 
 
 @pytest.fixture(name="catalog")
@@ -157,7 +157,7 @@ def test_the_remedy_for_a_tables_own_location_names_no_setting(location: str) ->
     assert refused.value.remedy
 
 
-# ── A directory that a reader spells otherwise than the catalog does: it is the same one, with the same tables in it.
+# ── Spellings of a directory
 
 
 @pytest.fixture(name="place")

@@ -1,4 +1,4 @@
-"""Resolving a table's directory: names, refs, and broken documents."""
+"""Resolution of a directory to a table, a branch or a tag."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from sfn.reader.resolve import Question, resolve_question
 from sfn.sfnfile import document
 from sfn.sfnfile.document import Document, DocumentState, Link
 from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, Naming
-from sfn.sfnfile.naming import UUID as UUID_READER_REFS
+from sfn.sfnfile.naming import UUID as BY_UUID
 from tests.unit.directory import OTHER_UUID, UUID, Directory
 from tests.unit.directory import UUID as GUID
 
-# ── What a reader finds, and what it refuses rather than guess.
+# ── Tables
 
 
 @pytest.fixture(name="place")
@@ -329,7 +329,7 @@ def test_a_pipe_in_the_place_of_a_file_does_not_hang_the_reader(place: Directory
     assert b"a pipe or a device" in told.stdout
 
 
-# ── A file of no live table beside one that is: it hides nothing, and it is not passed over in silence.
+# ── Files without a live table
 
 
 @pytest.mark.parametrize(
@@ -413,7 +413,7 @@ def test_a_directory_that_no_file_system_can_spell_is_refused(directory: str, ta
         sfn.resolve(directory, table)
 
 
-# ── Branches and tags: by a file of their own where they have one, else as the metadata file has them.
+# ── Branches and tags
 
 
 REFS = {
@@ -434,7 +434,7 @@ ASKED = [(None, None), ("sales.orders", None), (None, GUID)]
 
 
 @pytest.mark.parametrize(("table", "uuid"), ASKED)
-@pytest.mark.parametrize("naming", [IDENTIFIER, UUID_READER_REFS], ids=lambda naming: naming.setting)
+@pytest.mark.parametrize("naming", [IDENTIFIER, BY_UUID], ids=lambda naming: naming.setting)
 def test_a_branch_that_is_published_is_found_by_its_own_file(
     tmp_path: Path, naming: Naming, table: str | None, uuid: str | None
 ) -> None:
@@ -447,7 +447,7 @@ def test_a_branch_that_is_published_is_found_by_its_own_file(
 
 
 @pytest.mark.parametrize(("table", "uuid"), ASKED)
-@pytest.mark.parametrize("naming", [IDENTIFIER, ORDINAL, UUID_READER_REFS], ids=lambda naming: naming.setting)
+@pytest.mark.parametrize("naming", [IDENTIFIER, ORDINAL, BY_UUID], ids=lambda naming: naming.setting)
 @pytest.mark.parametrize(("ref", "snapshot"), [("audit", 2), ("v1", 3)])
 def test_a_ref_without_a_file_is_found_in_the_metadata(
     tmp_path: Path, naming: Naming, table: str | None, uuid: str | None, ref: str, snapshot: int

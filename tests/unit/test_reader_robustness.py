@@ -1,4 +1,4 @@
-"""Mutated and misleading inputs: a reader refuses and never guesses."""
+"""Readers refuse mutated and misleading files."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from sfn.reader.resolve import Question, resolve_question
 from sfn.reader.table import load_metadata, metadata_at_ref
 from sfn.sfnfile import document
 from sfn.sfnfile.document import CommitEntry, DocumentState, Link, parse, render
-from sfn.sfnfile.naming import IDENTIFIER as IDENTIFIER_READER_NEVER_GUESSES
+from sfn.sfnfile.naming import IDENTIFIER as BY_IDENTIFIER
 from sfn.sfnfile.naming import ORDINAL, UUID, FileOwner, Naming
 from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, Directory
 from tests.unit.directory import UUID as GUID
 from tests.unit.real_table import IDENTIFIER, RealTable, real_table
 
-# ── Metadata that somebody broke by hand: each way to read it ends with rows or with a refusal of our own.
+# ── Mutated metadata
 
 
 Way: TypeAlias = tuple[str | int, ...]
@@ -164,7 +164,7 @@ def test_every_refusal_of_broken_metadata_is_one_of_ours(tmp_path: Path, version
         assert broken(made, metadata, chosen) == []
 
 
-# ── What looks like an answer and is none: each has its own refusal.
+# ── Misleading answers
 
 
 MINUTE = 60_000
@@ -234,7 +234,7 @@ def test_a_tombstone_elsewhere_does_not_hide_that_the_table_itself_cannot_be_rea
 
 @pytest.mark.parametrize("name", ["a.b", "a/b", "a\\b"])
 def test_a_table_is_followed_to_a_file_that_has_escapes_in_its_name(place: Directory, name: str) -> None:
-    file = place.folder / IDENTIFIER_READER_NEVER_GUESSES.file_names(FileOwner(("eu.sales",), name))[0]
+    file = place.folder / BY_IDENTIFIER.file_names(FileOwner(("eu.sales",), name))[0]
     assert "%" in file.name
     file.write_bytes(document.render(replace(place.document(), namespace=("eu.sales",), name=name)))
     place.write(state=DocumentState.RENAMED, moved_to=Link(("eu.sales",), name, f"file://{file}"))

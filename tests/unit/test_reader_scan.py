@@ -1,4 +1,4 @@
-"""From a directory to rows: planning and PyIceberg's table."""
+"""Scan planning and reading through PyIceberg."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from tests.unit.directory import OTHER_UUID
 from tests.unit.listed_table import POSITIONS, ListedTable, listed, own_catalog
 from tests.unit.real_table import IDENTIFIER, RealTable, real_table, table_by_price, table_in_memory
 
-# ── Files that a filter must not leave out: deletes, and data that old writers list under a partition one too late.
+# ── Filters and old files
 
 
 Create: TypeAlias = Callable[..., ListedTable]
@@ -230,7 +230,7 @@ def test_partitions_beyond_the_next_one_are_not_opened(create: Create) -> None:
     assert made.ids("x = '1969-12-31'") == [1, 2]
 
 
-# ── From a directory to rows: PyIceberg's table, pinned to what was asked for, and Arrow.
+# ── Scan to Arrow
 
 
 @pytest.fixture(name="made", scope="module")

@@ -1,4 +1,4 @@
-"""Wrong settings are reported whole, with their places, and without secrets."""
+"""Error messages about wrong settings are complete and contain no secrets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sfn.settings import load
 from sfn.settings.sources import ConfigurationError
 from tests.unit.settings_ground import CATALOG, Ground
 
-# ── Settings that are wrong: all of it is said, where it is, and no secret with it.
+# ── Error messages
 
 
 PYICEBERG = "[catalogs.prod]\ntype = 'pyiceberg'\nproperties = { type = 'glue' }\n"
@@ -302,7 +302,7 @@ def test_a_file_that_cannot_be_read_is_named(ground: Ground, tmp_path: Path) -> 
         load(ground.path, {})
 
 
-# ── No secret of the settings is told, wherever it stands and whatever is wrong with it.
+# ── Secrets in error messages
 
 
 SECRETS = {

@@ -1,4 +1,4 @@
-"""Settings: defaults, file, environment, roles, catalogs, the facade."""
+"""Settings: defaults, file, environment, roles, catalogs and the facade."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sfn.telemetry.metrics import Metrics
 from tests.promises.inboxes import TERMS, HandClock
 from tests.unit.settings_ground import CATALOG, Ground
 
-# ── Which roles a process may have.
+# ── Roles
 
 
 def test_roles_are_named_with_commas() -> None:
@@ -52,7 +52,7 @@ def test_sqlite_inbox_requires_the_worker_role(tmp_path: Path) -> None:
     check_roles({Role.RECEIVER}, shared)
 
 
-# ── Settings: the defaults, the file, the environment over it.
+# ── Defaults, file and environment
 
 
 LEAST = {"SFN_CATALOGS__PROD__URI": "https://catalog.example/api"}
@@ -266,7 +266,7 @@ def test_settings_are_frozen(key: str) -> None:
         setattr(listener, key, getattr(listener, key))
 
 
-# ── How a catalog is asked, and as whom: what fits together, and where it arrives.
+# ── Catalogs
 
 
 GLUE = '[catalogs.prod]\nuri = "https://glue.eu-central-1.amazonaws.com/iceberg"\n'
@@ -277,17 +277,12 @@ TOLD = (
 )
 
 
-@pytest.fixture(name="ground_settings_asking")
-def fixture_ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
-
-
-def test_aws_keys_reach_the_client(ground_settings_asking: Ground) -> None:
+def test_aws_keys_reach_the_client(ground: Ground) -> None:
     more = (
         'auth = "sigv4"\nsigning_region = "us-east-1"\nsigning_name = "s3tables"\naws_profile = "p"\n'
         'role_arn = "arn:x"\nexternal_id = "e"\n'
     )
-    told = rest_settings("prod", ground_settings_asking.load(GLUE + more).catalogs["prod"])
+    told = rest_settings("prod", ground.load(GLUE + more).catalogs["prod"])
     assert told == RestSettings(
         name="prod",
         uri="https://glue.eu-central-1.amazonaws.com/iceberg",
@@ -301,20 +296,20 @@ def test_aws_keys_reach_the_client(ground_settings_asking: Ground) -> None:
     )
 
 
-def test_google_keys_reach_the_client(ground_settings_asking: Ground) -> None:
+def test_google_keys_reach_the_client(ground: Ground) -> None:
     scope = "https://www.googleapis.com/auth/cloud-platform"
     file = Path("/key.json")
     more = f'auth = "google"\ngoogle_credentials_file = "{file}"\n'
-    told = rest_settings("prod", ground_settings_asking.load(BIGLAKE + more).catalogs["prod"])
+    told = rest_settings("prod", ground.load(BIGLAKE + more).catalogs["prod"])
     uri = "https://biglake.googleapis.com/iceberg/v1/restcatalog"
     assert told == RestSettings(name="prod", uri=uri, scope=scope, auth="google", google_credentials_file=file)
-    other = rest_settings("prod", ground_settings_asking.load(f'{BIGLAKE}{more}scope = "other"').catalogs["prod"])
+    other = rest_settings("prod", ground.load(f'{BIGLAKE}{more}scope = "other"').catalogs["prod"])
     assert other.scope == "other"
 
 
-def test_vending_is_off_unless_it_is_wanted(ground_settings_asking: Ground) -> None:
-    assert not ground_settings_asking.load(CATALOG).catalogs["prod"].vended_credentials
-    assert ground_settings_asking.load(f"{CATALOG}vended_credentials = true\n").catalogs["prod"].vended_credentials
+def test_vending_is_off_unless_it_is_wanted(ground: Ground) -> None:
+    assert not ground.load(CATALOG).catalogs["prod"].vended_credentials
+    assert ground.load(f"{CATALOG}vended_credentials = true\n").catalogs["prod"].vended_credentials
 
 
 @pytest.mark.parametrize(
@@ -337,24 +332,24 @@ def test_vending_is_off_unless_it_is_wanted(ground_settings_asking: Ground) -> N
         ("vended_credentials = 'perhaps'", "vended_credentials: expected"),
     ],
 )
-def test_keys_that_do_not_fit_are_named(ground_settings_asking: Ground, more: str, said: str) -> None:
-    problem = ground_settings_asking.problem(GLUE + more)
+def test_keys_that_do_not_fit_are_named(ground: Ground, more: str, said: str) -> None:
+    problem = ground.problem(GLUE + more)
     assert said in problem
     assert "s3cret" not in problem
 
 
 @pytest.mark.parametrize("key", ["auth = 'sigv4'", "vended_credentials = true", "signing_name = 'glue'"])
 @pytest.mark.parametrize("kind", ["pyiceberg", "events"])
-def test_only_rest_catalogs_have_them(ground_settings_asking: Ground, key: str, kind: str) -> None:
+def test_only_rest_catalogs_have_them(ground: Ground, key: str, kind: str) -> None:
     pyiceberg = f"[catalogs.prod]\ntype = 'pyiceberg'\nproperties = {{ type = 'glue' }}\n{key}\n"
-    problem = ground_settings_asking.problem(pyiceberg if kind == "pyiceberg" else TOLD.format(key))
+    problem = ground.problem(pyiceberg if kind == "pyiceberg" else TOLD.format(key))
     assert f"{key.partition(' ')[0]}: expected no such key with the type {kind}" in problem
 
 
-def test_signing_region_and_name_must_be_known_at_start(ground_settings_asking: Ground) -> None:
-    check_adapters(ground_settings_asking.load(f"{GLUE}auth = 'sigv4'\n"))
+def test_signing_region_and_name_must_be_known_at_start(ground: Ground) -> None:
+    check_adapters(ground.load(f"{GLUE}auth = 'sigv4'\n"))
     with pytest.raises(ConfigurationError) as caught:
-        check_adapters(ground_settings_asking.load(f"{CATALOG}auth = 'sigv4'\n"))
+        check_adapters(ground.load(f"{CATALOG}auth = 'sigv4'\n"))
     assert "catalogs.prod.signing_region: needed, as the host of uri does not imply it" in str(caught.value)
 
 
@@ -398,62 +393,55 @@ def test_catalog_without_auth_imports_no_cloud_sdk() -> None:
     assert made.stdout.strip() == "[]"
 
 
-# ── The settings of a facade, and what does not fit together of them.
+# ── Facade
 
 
 STORES = f'{CATALOG}[stores.a]\nprefix = "/w"\n[stores.b]\nprefix = "s3://bucket/x"\n'
 
 
-@pytest.fixture(name="ground_settings_facade")
-def fixture_ground_settings_facade(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
-
-
-def test_without_a_token_there_is_none(ground_settings_facade: Ground) -> None:
-    facade = ground_settings_facade.load(STORES).facade
+def test_without_a_token_there_is_none(ground: Ground) -> None:
+    facade = ground.load(STORES).facade
     assert (facade.is_on, facade.roots, facade.directories, facade.metadata_limit) == (False, (), True, 64 << 20)
-    assert not ground_settings_facade.load(f"{STORES}[facade]\ndirectories = false\n").facade.is_on
-    assert build_access_control(ground_settings_facade.load(STORES), SystemClock()).readers is None
+    assert not ground.load(f"{STORES}[facade]\ndirectories = false\n").facade.is_on
+    assert build_access_control(ground.load(STORES), SystemClock()).readers is None
 
 
 @pytest.mark.parametrize("key", ["token = 'a'", "token_file = '/t'", "open = true"])
-def test_with_a_token_or_open_there_is_one(ground_settings_facade: Ground, key: str) -> None:
-    assert ground_settings_facade.load(f"{STORES}[facade]\n{key}\n").facade.is_on
+def test_with_a_token_or_open_there_is_one(ground: Ground, key: str) -> None:
+    assert ground.load(f"{STORES}[facade]\n{key}\n").facade.is_on
 
 
-def test_roots_are_canonical_and_lie_below_stores(ground_settings_facade: Ground) -> None:
+def test_roots_are_canonical_and_lie_below_stores(ground: Ground) -> None:
     text = "[facade]\nopen = true\nroots = ['file:/w/public/', 's3a://bucket/x']\n"
-    assert ground_settings_facade.load(STORES + text).facade.roots == ("file:///w/public", "s3://bucket/x")
+    assert ground.load(STORES + text).facade.roots == ("file:///w/public", "s3://bucket/x")
     for root in ("/wide", "s3://bucket", "gs://bucket/x"):
-        problem = ground_settings_facade.problem(f"{STORES}[facade]\nopen = true\nroots = ['{root}']\n")
+        problem = ground.problem(f"{STORES}[facade]\nopen = true\nroots = ['{root}']\n")
         assert problem.startswith("sfn.toml: [facade] roots: expected places below a store: file:///w, s3://bucket/x")
 
 
 @pytest.mark.parametrize("root", ["w", "/w/../etc", "/w/%2e%2e/x", "http://x/w"])
-def test_a_root_that_is_no_place_is_refused(ground_settings_facade: Ground, root: str) -> None:
-    assert "[facade] roots" in ground_settings_facade.problem(f"{STORES}[facade]\nopen = true\nroots = ['{root}']\n")
+def test_a_root_that_is_no_place_is_refused(ground: Ground, root: str) -> None:
+    assert "[facade] roots" in ground.problem(f"{STORES}[facade]\nopen = true\nroots = ['{root}']\n")
 
 
-def test_conflicting_facade_settings_are_refused(ground_settings_facade: Ground) -> None:
+def test_conflicting_facade_settings_are_refused(ground: Ground) -> None:
     for key in ("token = 'a'", "token_file = '/t'"):
-        problem = ground_settings_facade.problem(f"{STORES}[facade]\nopen = true\n{key}\n")
+        problem = ground.problem(f"{STORES}[facade]\nopen = true\n{key}\n")
         assert (
             problem
             == "sfn.toml: [facade] open: expected false, as there is a token, found true; remove open or the token"
         )
     vended = f"{CATALOG}vended_credentials = true\n[facade]\ntoken = 'a'\n"
-    assert "a store that the facade reads tables from" in ground_settings_facade.problem(vended)
-    assert "metadata_limit" in ground_settings_facade.problem(
-        f"{STORES}[facade]\nopen = true\nmetadata_limit = 'much'\n"
-    )
+    assert "a store that the facade reads tables from" in ground.problem(vended)
+    assert "metadata_limit" in ground.problem(f"{STORES}[facade]\nopen = true\nmetadata_limit = 'much'\n")
 
 
-def test_facade_readers_are_identified_by_their_tokens_only(ground_settings_facade: Ground, tmp_path: Path) -> None:
+def test_facade_readers_are_identified_by_their_tokens_only(ground: Ground, tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text("b\n# not c\nd\n")
     text = f"{STORES}[facade]\n{{}}\n[admin]\ntoken = 'op'\n"
     keys = {"token = 'a'": "a", f"token_file = '{tmp_path}/tokens'": "bd"}
     for key, tokens in keys.items():
-        admitted = build_access_control(ground_settings_facade.load(text.format(key)), SystemClock())
+        admitted = build_access_control(ground.load(text.format(key)), SystemClock())
         assert admitted.readers is not None
         assert [one for one in "abcd" if admitted.readers(f"Bearer {one}".encode())] == list(tokens)
         assert not admitted.readers(None)
@@ -461,10 +449,10 @@ def test_facade_readers_are_identified_by_their_tokens_only(ground_settings_faca
         assert len(admitted.files) == len(tokens) - 1
     (tmp_path / "tokens").write_text("op")
     with pytest.raises(FatalError):
-        build_access_control(ground_settings_facade.load(text.format(key)), SystemClock())
+        build_access_control(ground.load(text.format(key)), SystemClock())
 
 
-async def test_without_facade_the_listener_has_no_facade_routes(ground_settings_facade: Ground) -> None:
+async def test_without_facade_the_listener_has_no_facade_routes(ground: Ground) -> None:
     async def others(_scope: Scope, _receive: Receive, _send: Send) -> None:
         """Whatever else the listener answers."""
 
@@ -472,8 +460,8 @@ async def test_without_facade_the_listener_has_no_facade_routes(ground_settings_
         """The process ends."""
 
     readers = Metrics(version="1", catalogs=["prod"]).readers
-    inbox, opened = MemoryInbox(TERMS, HandClock()), ground_settings_facade.load(f"{STORES}[facade]\nopen = true\n")
-    for settings in (None, ground_settings_facade.load(STORES)):
+    inbox, opened = MemoryInbox(TERMS, HandClock()), ground.load(f"{STORES}[facade]\nopen = true\n")
+    for settings in (None, ground.load(STORES)):
         assert build_facade(settings, inbox, PrefixRouter({}), None, readers, refused)(others) is others
     assert build_facade(opened, inbox, PrefixRouter({}), None, readers, refused)(others) is not others
 
@@ -483,5 +471,5 @@ def test_it_is_a_role() -> None:
     assert parse_roles("facade, worker") == {Role.FACADE, Role.WORKER}
 
 
-def test_its_token_is_shown_nowhere(ground_settings_facade: Ground) -> None:
-    assert "hush" not in repr(ground_settings_facade.load(f"{STORES}[facade]\ntoken = 'hush'\n"))
+def test_its_token_is_shown_nowhere(ground: Ground) -> None:
+    assert "hush" not in repr(ground.load(f"{STORES}[facade]\ntoken = 'hush'\n"))

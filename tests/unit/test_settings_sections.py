@@ -1,4 +1,4 @@
-"""Sections of the settings: gateways, pull sources, senders, stores, event-only catalogs."""
+"""Settings of gateways, pull sources, senders, stores and event-only catalogs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sfn.settings.sections import KEYS_BY_SCHEME, StoreSettings
 from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.webhooks import SECRET
 
-# ── The settings of gateways.
+# ── Gateways
 
 
 GATEWAY = '[gateway.prod]\nupstream = "https://catalog.example/api"\n'
@@ -161,31 +161,26 @@ def test_any_free_port_is_one_of_its_own(ground: Ground) -> None:
     ground.load("[listener]\nport = 0\n" + at("127.0.0.1", "127.0.0.1").replace("host =", "port = 0\nhost ="))
 
 
-# ── The sections `pull.NAME`.
+# ── Pull sources
 
 
 PULL = "[pull.events]\nservers = ['nats://a:4222']\nsubject = 'lakekeeper'\n"
 TWO = CATALOG + CATALOG.replace("prod", "dev")
 
 
-@pytest.fixture
-def ground_settings_pulls(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
-
-
-def test_a_source_says_where_it_is_and_what_it_speaks_for(ground_settings_pulls: Ground) -> None:
-    settings = ground_settings_pulls.load(f"{TWO}{PULL}catalogs = {{ theirs = 'dev' }}")
+def test_a_source_says_where_it_is_and_what_it_speaks_for(ground: Ground) -> None:
+    settings = ground.load(f"{TWO}{PULL}catalogs = {{ theirs = 'dev' }}")
     pull = settings.pull["events"]
     assert (pull.type, pull.servers, pull.subject, pull.queue) == ("nats", ("nats://a:4222",), "lakekeeper", "sfn")
     assert (pull.stream, pull.durable, pull.body_limit) == (None, None, None)
     assert settings.catalogs_of("pull.events") == {"theirs": "dev"}
 
 
-def test_a_source_that_names_no_catalog_speaks_for_the_only_one(ground_settings_pulls: Ground) -> None:
-    assert ground_settings_pulls.load(CATALOG + PULL).catalogs_of("pull.events") == {"prod": "prod"}
+def test_a_source_that_names_no_catalog_speaks_for_the_only_one(ground: Ground) -> None:
+    assert ground.load(CATALOG + PULL).catalogs_of("pull.events") == {"prod": "prod"}
 
 
-def test_a_source_is_set_by_variables_as_well(ground_settings_pulls: Ground) -> None:
+def test_a_source_is_set_by_variables_as_well(ground: Ground) -> None:
     environ = {
         "SFN_PULL__EVENTS__SERVERS": "tls://a, tls://[::1]:4222",
         "SFN_PULL__EVENTS__SUBJECT": "a.*.>",
@@ -193,7 +188,7 @@ def test_a_source_is_set_by_variables_as_well(ground_settings_pulls: Ground) -> 
         "SFN_PULL__EVENTS__DURABLE": "d",
         "SFN_PULL__EVENTS__BODY_LIMIT": "64KiB",
     }
-    pull = ground_settings_pulls.load(CATALOG, environ).pull["events"]
+    pull = ground.load(CATALOG, environ).pull["events"]
     assert pull.servers == ("tls://a", "tls://[::1]:4222")
     assert (pull.subject, pull.stream, pull.durable, pull.body_limit) == ("a.*.>", "s", "d", 65_536)
 
@@ -207,9 +202,9 @@ def test_a_source_is_set_by_variables_as_well(ground_settings_pulls: Ground) -> 
     ],
 )
 def test_tls_is_insisted_on_where_all_servers_or_the_authorities_say_so(
-    ground_settings_pulls: Ground, servers: str, more: str, encrypted: bool
+    ground: Ground, servers: str, more: str, encrypted: bool
 ) -> None:
-    settings = ground_settings_pulls.load(f"{CATALOG}[pull.e]\nservers = {servers}\nsubject = 's'\n{more}")
+    settings = ground.load(f"{CATALOG}[pull.e]\nservers = {servers}\nsubject = 's'\n{more}")
     assert settings.pull["e"].is_encrypted == encrypted
 
 
@@ -241,8 +236,8 @@ def test_tls_is_insisted_on_where_all_servers_or_the_authorities_say_so(
         ),
     ],
 )
-def test_invalid_pull_settings_are_refused(ground_settings_pulls: Ground, text: str, told: str) -> None:
-    assert told in ground_settings_pulls.problem(CATALOG + text)
+def test_invalid_pull_settings_are_refused(ground: Ground, text: str, told: str) -> None:
+    assert told in ground.problem(CATALOG + text)
 
 
 STREAM = "stream = 's'\ndurable = 'd'\n"
@@ -268,8 +263,8 @@ def other(more: str = "", server: str = "nats://a", subject: str = "lakekeeper")
         (PULL + STREAM + other(STREAM, subject="x"), "[pull.other] durable: expected another"),
     ],
 )
-def test_no_source_takes_the_messages_of_another(ground_settings_pulls: Ground, text: str, told: str) -> None:
-    assert told in ground_settings_pulls.problem(CATALOG + text)
+def test_no_source_takes_the_messages_of_another(ground: Ground, text: str, told: str) -> None:
+    assert told in ground.problem(CATALOG + text)
 
 
 @pytest.mark.parametrize(
@@ -284,61 +279,54 @@ def test_no_source_takes_the_messages_of_another(ground_settings_pulls: Ground, 
         PULL + STREAM + other(STREAM.replace("'d'", "'e'")),
     ],
 )
-def test_sources_that_share_no_messages_stand_side_by_side(ground_settings_pulls: Ground, text: str) -> None:
-    assert set(ground_settings_pulls.load(CATALOG + text).pull) == {"events", "other"}
+def test_sources_that_share_no_messages_stand_side_by_side(ground: Ground, text: str) -> None:
+    assert set(ground.load(CATALOG + text).pull) == {"events", "other"}
 
 
-def test_incomplete_stream_is_reported_once(ground_settings_pulls: Ground) -> None:
+def test_incomplete_stream_is_reported_once(ground: Ground) -> None:
     half = "stream = 's'\n"
-    first, second = ground_settings_pulls.problems(CATALOG + PULL + half + other(half))
+    first, second = ground.problems(CATALOG + PULL + half + other(half))
     assert "[pull.events] durable: expected a value" in first
     assert "[pull.other] durable: expected a value" in second
 
 
-def test_where_there_are_several_catalogs_a_source_must_name_its_own(ground_settings_pulls: Ground) -> None:
-    assert "expected the catalog of its events, as several are configured" in ground_settings_pulls.problem(TWO + PULL)
+def test_where_there_are_several_catalogs_a_source_must_name_its_own(ground: Ground) -> None:
+    assert "expected the catalog of its events, as several are configured" in ground.problem(TWO + PULL)
 
 
 @pytest.mark.parametrize(
     "server",
     ["a:4222", "http://a", "nats://", "nats://a:x", "nats://a:0", "nats://u:s3cret@a", "nats://a/x", "nats://a?x=1"],
 )
-def test_invalid_server_url_is_refused_and_not_repeated(ground_settings_pulls: Ground, server: str) -> None:
-    problem = ground_settings_pulls.problem(CATALOG + PULL.replace("nats://a:4222", server))
+def test_invalid_server_url_is_refused_and_not_repeated(ground: Ground, server: str) -> None:
+    problem = ground.problem(CATALOG + PULL.replace("nats://a:4222", server))
     assert "servers: expected nats://host:port or tls://host:port" in problem
     assert "s3cret" not in problem
 
 
 @pytest.mark.parametrize("subject", ["a..b", ".a", "a.", "a b", ">.a", "a.>.b", "a*", "a.b>", ""])
-def test_invalid_subject_is_refused(ground_settings_pulls: Ground, subject: str) -> None:
-    assert "[pull.events] subject" in ground_settings_pulls.problem(CATALOG + PULL.replace("lakekeeper", subject))
+def test_invalid_subject_is_refused(ground: Ground, subject: str) -> None:
+    assert "[pull.events] subject" in ground.problem(CATALOG + PULL.replace("lakekeeper", subject))
 
 
 @pytest.mark.parametrize("subject", ["a", "a.b-c_d", "*", ">", "*.b.*", "a.>", "größe.1"])
-def test_a_subject_may_have_wildcards(ground_settings_pulls: Ground, subject: str) -> None:
-    assert ground_settings_pulls.load(CATALOG + PULL.replace("lakekeeper", subject)).pull["events"].subject == subject
+def test_a_subject_may_have_wildcards(ground: Ground, subject: str) -> None:
+    assert ground.load(CATALOG + PULL.replace("lakekeeper", subject)).pull["events"].subject == subject
 
 
 @pytest.mark.parametrize("key", ["stream", "durable", "queue"])
 @pytest.mark.parametrize("name", ["a.b", "a b", "*", ">", "a/b"])
-def test_invalid_nats_name_is_refused(ground_settings_pulls: Ground, key: str, name: str) -> None:
+def test_invalid_nats_name_is_refused(ground: Ground, key: str, name: str) -> None:
     both = {"stream": "s", "durable": "d"} if key != "queue" else {}
     text = "".join(f"{one} = '{value}'\n" for one, value in {**both, key: name}.items())
-    assert f"[pull.events] {key}: expected a name without spaces" in ground_settings_pulls.problem(
-        CATALOG + PULL + text
-    )
+    assert f"[pull.events] {key}: expected a name without spaces" in ground.problem(CATALOG + PULL + text)
 
 
-# ── Settings of senders: each scheme has secrets of its own form, and who shows none is on this machine.
+# ── Senders
 
 
 TEXT = "a text of sixteen"
 TOLD = "[catalogs.out]\ntype = 'events'\ncatalog_id = 'out'\nallowed_locations = ['/w']\n"
-
-
-@pytest.fixture
-def ground_settings_senders(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
 
 
 def webhook(size: int) -> str:
@@ -357,9 +345,9 @@ def sender(scheme: str, more: str = "", name: str = "a") -> str:
         *(("standard-webhooks", webhook(size)) for size in (24, 25, 26, 32, 64)),
     ],
 )
-def test_each_scheme_takes_secrets_of_its_form(ground_settings_senders: Ground, scheme: str, secret: str) -> None:
+def test_each_scheme_takes_secrets_of_its_form(ground: Ground, scheme: str, secret: str) -> None:
     text = sender(scheme, f"secrets = {{ m = '{secret}' }}")
-    loaded = ground_settings_senders.load(text).senders["a"]
+    loaded = ground.load(text).senders["a"]
     assert loaded.scheme == scheme
     assert loaded.secrets["m"].get_secret_value() == secret
 
@@ -387,17 +375,15 @@ def test_each_scheme_takes_secrets_of_its_form(ground_settings_senders: Ground, 
     ],
 )
 def test_another_form_is_refused_where_it_stands_and_not_repeated(
-    ground_settings_senders: Ground, scheme: str, secret: str, said: str
+    ground: Ground, scheme: str, secret: str, said: str
 ) -> None:
-    problem = ground_settings_senders.problem(sender(scheme, f'secrets = {{ m = "{secret}" }}'))
+    problem = ground.problem(sender(scheme, f'secrets = {{ m = "{secret}" }}'))
     assert problem.startswith(f"sfn.toml: [senders.a.secrets] m: expected {said}")
     assert problem.endswith("found another value")
 
 
-def test_a_wrong_secret_of_the_environment_is_named_as_its_variable(ground_settings_senders: Ground) -> None:
-    problem = ground_settings_senders.problem(
-        sender("standard-webhooks"), {"SFN_SENDERS__A__SECRETS": "{ m = 's3cret' }"}
-    )
+def test_a_wrong_secret_of_the_environment_is_named_as_its_variable(ground: Ground) -> None:
+    problem = ground.problem(sender("standard-webhooks"), {"SFN_SENDERS__A__SECRETS": "{ m = 's3cret' }"})
     assert problem.startswith("SFN_SENDERS__A__SECRETS: ")
     assert "s3cret" not in problem
 
@@ -450,40 +436,29 @@ def test_a_wrong_secret_of_the_environment_is_named_as_its_variable(ground_setti
         ),
     ],
 )
-def test_settings_of_senders_that_do_not_fit_together_are_refused(
-    ground_settings_senders: Ground, text: str, said: str
-) -> None:
-    assert said in ground_settings_senders.problem(text)
+def test_settings_of_senders_that_do_not_fit_together_are_refused(ground: Ground, text: str, said: str) -> None:
+    assert said in ground.problem(text)
 
 
-def test_one_local_sender_may_be_unauthenticated(ground_settings_senders: Ground) -> None:
-    loaded = ground_settings_senders.load(
-        sender("none") + sender("bearer", "secrets_file = '/f'\nrate_limit = 60", "b")
-    )
+def test_one_local_sender_may_be_unauthenticated(ground: Ground) -> None:
+    loaded = ground.load(sender("none") + sender("bearer", "secrets_file = '/f'\nrate_limit = 60", "b"))
     assert {name: one.scheme for name, one in loaded.senders.items()} == {"a": AuthScheme.NONE, "b": AuthScheme.BEARER}
     assert (loaded.senders["a"].rate_limit, loaded.senders["b"].rate_limit) == (None, 60)
 
 
-def test_event_retention_is_free_without_standard_webhooks(ground_settings_senders: Ground) -> None:
+def test_event_retention_is_free_without_standard_webhooks(ground: Ground) -> None:
     text = "[inbox]\nevent_retention = '1s'\n" + sender("hmac-sha256", "secrets_file = '/f'")
-    assert ground_settings_senders.load(text).senders["a"].signature_header == "X-Hub-Signature-256"
+    assert ground.load(text).senders["a"].signature_header == "X-Hub-Signature-256"
 
 
-def test_ten_minutes_of_memory_are_enough(ground_settings_senders: Ground) -> None:
-    ground_settings_senders.load(
-        "[inbox]\nevent_retention = '10m'\n" + sender("standard-webhooks", "secrets_file = '/f'")
-    )
+def test_ten_minutes_of_memory_are_enough(ground: Ground) -> None:
+    ground.load("[inbox]\nevent_retention = '10m'\n" + sender("standard-webhooks", "secrets_file = '/f'"))
 
 
-# ── The sections `stores.NAME`: which keys go with which service, and which say who asks.
+# ── Stores
 
 
 S3, AZURE, GCS = "s3://bucket/wh", "abfss://c@account.dfs.core.windows.net/wh", "gs://bucket/wh"
-
-
-@pytest.fixture
-def ground_settings_stores(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
 
 
 def section(prefix: str, *lines: str) -> str:
@@ -507,8 +482,8 @@ def test_every_key_goes_with_a_service() -> None:
         ("file:/warehouse", "file"),
     ],
 )
-def test_each_kind_of_url_has_its_service(ground_settings_stores: Ground, prefix: str, scheme: str) -> None:
-    settings = ground_settings_stores.load(section(prefix))
+def test_each_kind_of_url_has_its_service(ground: Ground, prefix: str, scheme: str) -> None:
+    settings = ground.load(section(prefix))
     assert settings.stores["lake"].scheme == scheme
 
 
@@ -528,25 +503,23 @@ def test_each_kind_of_url_has_its_service(ground_settings_stores: Ground, prefix
         (section(AZURE, "account_key = 'x'", "sas_token = 'y'"), "found account_key and sas_token; keep one of them"),
     ],
 )
-def test_keys_that_do_not_fit_are_named(ground_settings_stores: Ground, text: str, said: str) -> None:
-    assert said in ground_settings_stores.problem(text)
+def test_keys_that_do_not_fit_are_named(ground: Ground, text: str, said: str) -> None:
+    assert said in ground.problem(text)
 
 
-def test_no_secret_of_a_store_shows(ground_settings_stores: Ground) -> None:
-    settings = ground_settings_stores.load(section(S3, "access_key_id = 'x'", "secret_access_key = 'abracadabra'"))
+def test_no_secret_of_a_store_shows(ground: Ground) -> None:
+    settings = ground.load(section(S3, "access_key_id = 'x'", "secret_access_key = 'abracadabra'"))
     assert "abracadabra" not in repr(settings)
 
 
-def test_links_lead_into_folders_of_this_machine(ground_settings_stores: Ground) -> None:
-    settings = ground_settings_stores.load(section("/warehouse", "links_to = ['/mnt/disk2/']"))
+def test_links_lead_into_folders_of_this_machine(ground: Ground) -> None:
+    settings = ground.load(section("/warehouse", "links_to = ['/mnt/disk2/']"))
     assert settings.stores["lake"].links_to == ("file:///mnt/disk2",)
-    assert "links_to: expected local folders" in ground_settings_stores.problem(
-        section("/w", "links_to = ['s3://lake/w']")
-    )
-    assert "it goes with file:" in ground_settings_stores.problem(section(S3, "links_to = ['/mnt/disk2']"))
+    assert "links_to: expected local folders" in ground.problem(section("/w", "links_to = ['s3://lake/w']"))
+    assert "it goes with file:" in ground.problem(section(S3, "links_to = ['/mnt/disk2']"))
 
 
-# ── The settings of a catalog that nobody can ask.
+# ── Event-only catalogs
 
 
 SENDER = """
@@ -554,7 +527,7 @@ SENDER = """
 secrets = { main = "a" }
 catalog = "hive"
 """
-TOLD_SETTINGS_TOLD = f"""
+EVENT_ONLY = f"""
 {SENDER}
 [catalogs.hive]
 type = "events"
@@ -563,28 +536,23 @@ allowed_locations = ["s3://lake/"]
 """
 
 
-@pytest.fixture
-def ground_settings_told(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
-
-
-def test_event_only_catalog_needs_no_uri(ground_settings_told: Ground) -> None:
-    settings = ground_settings_told.load(TOLD_SETTINGS_TOLD + CATALOG)
+def test_event_only_catalog_needs_no_uri(ground: Ground) -> None:
+    settings = ground.load(EVENT_ONLY + CATALOG)
     assert settings.event_only_catalogs == {"hive"}
     assert settings.catalogs["hive"].allowed_locations == ("s3://lake",)
 
 
-def test_event_only_catalog_requires_an_authenticated_sender(ground_settings_told: Ground) -> None:
-    assert ground_settings_told.problem(TOLD_SETTINGS_TOLD.replace(SENDER, "")) == (
+def test_event_only_catalog_requires_an_authenticated_sender(ground: Ground) -> None:
+    assert ground.problem(EVENT_ONLY.replace(SENDER, "")) == (
         "sfn.toml: senders: expected a sender with a token, as events are the source of truth for hive, found none; "
         'configure a sender: [senders.NAME] secrets = { main = "…" }'
     )
 
 
 @pytest.mark.parametrize("key", ["catalog_id", "allowed_locations"])
-def test_event_only_catalog_requires_catalog_id_and_locations(ground_settings_told: Ground, key: str) -> None:
-    without = "\n".join(line for line in TOLD_SETTINGS_TOLD.splitlines() if not line.startswith(key))
-    assert ground_settings_told.problem(without) == (
+def test_event_only_catalog_requires_catalog_id_and_locations(ground: Ground, key: str) -> None:
+    without = "\n".join(line for line in EVENT_ONLY.splitlines() if not line.startswith(key))
+    assert ground.problem(without) == (
         f"sfn.toml: [catalogs.hive] {key}: expected a value, as a catalog of type events cannot be queried for it, "
         f"found none; set it there or as SFN_CATALOGS__HIVE__{key.upper()}"
     )
@@ -605,8 +573,8 @@ def test_event_only_catalog_requires_catalog_id_and_locations(ground_settings_to
         "scope = 'catalog'",
     ],
 )
-def test_event_only_catalog_has_no_keys_for_queries(ground_settings_told: Ground, more: str) -> None:
-    problem = ground_settings_told.problem(TOLD_SETTINGS_TOLD + more)
+def test_event_only_catalog_has_no_keys_for_queries(ground: Ground, more: str) -> None:
+    problem = ground.problem(EVENT_ONLY + more)
     key = more.split(" ", maxsplit=1)[0]
     assert problem == (
         f"sfn.toml: [catalogs.hive] {key}: expected no such key with the type events, found one; "
@@ -614,5 +582,5 @@ def test_event_only_catalog_has_no_keys_for_queries(ground_settings_told: Ground
     )
 
 
-def test_an_unknown_type_is_refused(ground_settings_told: Ground) -> None:
-    assert "'rest', 'pyiceberg' or 'events'" in ground_settings_told.problem('[catalogs.x]\ntype = "heard"')
+def test_an_unknown_type_is_refused(ground: Ground) -> None:
+    assert "'rest', 'pyiceberg' or 'events'" in ground.problem('[catalogs.x]\ntype = "heard"')

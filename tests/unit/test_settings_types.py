@@ -1,4 +1,4 @@
-"""Types of settings: durations, sizes, and values of any wrong type."""
+"""Durations, sizes and values of a wrong type in settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sfn.settings.model import Settings
 from sfn.settings.sources import SettingsSources
 from sfn.settings.types import parse_duration, parse_size
 
-# ── Durations and sizes as people write them.
+# ── Durations and sizes
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_no_sizes(text: object) -> None:
         parse_size(text)
 
 
-# ── A value of whatever type, at whatever key, is a wrong setting and never a defect of ours.
+# ── Values of a wrong type
 
 
 PLAIN = (0, -1, 10**30, 1.5, float("nan"), True, date(2026, 8, 21), time(12), "", "x", "[", "[1, {}]")

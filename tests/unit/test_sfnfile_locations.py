@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sfn.errors import ErrorScope, LocationRefused
 from sfn.sfnfile.locations import canonical, check_location, decompress, is_below, longest_prefix, store_prefix
 
-# ── Compressed files whose bytes say nothing: no more is read of them than what comes out is worth.
+# ── Compressed metadata files
 
 
 PART = 1 << 20
@@ -85,7 +85,7 @@ async def test_what_nothing_can_compress_is_read_all_the_same(level: int) -> Non
     assert b"".join([part async for part in decompress(parts(), PART)]) == body
 
 
-# ── One spelling for every place, and none for what nobody may write to (specification, section 4).
+# ── Canonical locations
 
 
 FAMILIES = {

@@ -1,4 +1,4 @@
-"""The version hint, and how long metadata files live."""
+"""The version hint and the lifetime of metadata files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sfn.sfnfile import version_hint
 from sfn.sfnfile.version_hint import SHORT_LIFETIME, is_short_lived, metadata_lifetime
 from tests.unit.hint_names import NEIGHBOURS, SUFFIX, UNUSUAL, neighbours
 
-# ── How long a superseded metadata file is there, as far as the log of a table tells.
+# ── Lifetime of a metadata file
 
 
 NOW = 1_700_000_000_000
@@ -79,7 +79,7 @@ def test_what_is_soon_deleted_is_short_lived() -> None:
     assert not is_short_lived(table(minutes, 100))
 
 
-# ── What readers that know nothing of SFN files make of our version hints (specification, section 6).
+# ── Readers of version hints
 
 
 LOCATION = "s3://lake/orders"
@@ -99,7 +99,7 @@ odd_stems = stems | st.sampled_from(UNUSUAL) | st.text("v03٣+-_. e½ag", min_si
 """These, and what else a file may be called."""
 
 
-def table_version_hints(pointer: str, location: str = LOCATION) -> Table:
+def table_at(pointer: str, location: str = LOCATION) -> Table:
     return Table("u1", location, pointer)
 
 
@@ -167,8 +167,8 @@ def _is_uuid(text: str) -> bool:
 def hint(current: str, folder: set[str]) -> str | None:
     """What the service writes, where these files lie beside the current one."""
     text, rival = (
-        version_hint.content(table_version_hints(f"{METADATA}/{current}")),
-        version_hint.shadowing_file(table_version_hints(f"{METADATA}/{current}")),
+        version_hint.content(table_at(f"{METADATA}/{current}")),
+        version_hint.shadowing_file(table_at(f"{METADATA}/{current}")),
     )
     is_rivalled = rival is not None and rival.removeprefix(f"{METADATA}/") in folder
     return None if text is None or is_rivalled else text.decode()
@@ -236,7 +236,7 @@ def test_a_withdrawn_hint_leads_nowhere(reader: Reader, folder: set[str], nonce:
 
 @given(names)
 def test_a_hint_that_speaks_is_not_withdrawn(name: str) -> None:
-    text = version_hint.content(table_version_hints(f"{METADATA}/{name}"))
+    text = version_hint.content(table_at(f"{METADATA}/{name}"))
     assert text is not None
     assert not version_hint.is_cleared(text)
     assert version_hint.is_cleared(b"")
@@ -283,7 +283,7 @@ def test_two_files_have_two_hints(name: str, other: str) -> None:
 )
 def test_the_hint_of_a_name(name: str, text: str | None) -> None:
     assert version_hint.text_for(f"{METADATA}/{name}") == text
-    written = version_hint.content(table_version_hints(f"{METADATA}/{name}"))
+    written = version_hint.content(table_at(f"{METADATA}/{name}"))
     assert written == (None if text is None else text.encode())
 
 
@@ -307,10 +307,10 @@ def test_what_an_earlier_version_wrote_for_a_name_is_recognised(stem: str, texts
     ],
 )
 def test_metadata_that_lies_elsewhere_has_no_hint(location: str, folder: str) -> None:
-    assert version_hint.content(table_version_hints(f"{folder}/v3.metadata.json", location)) is None
+    assert version_hint.content(table_at(f"{folder}/v3.metadata.json", location)) is None
 
 
 @pytest.mark.parametrize("location", ["/w/orders", "file:/w/orders", "file:///w/orders"])
 @pytest.mark.parametrize("folder", ["/w/orders/metadata", "file:/w/orders/metadata", "file:///w/orders/metadata"])
 def test_it_may_be_spelled_otherwise_than_its_table(location: str, folder: str) -> None:
-    assert version_hint.content(table_version_hints(f"{folder}/v3.metadata.json", location)) == b"3"
+    assert version_hint.content(table_at(f"{folder}/v3.metadata.json", location)) == b"3"

@@ -1,7 +1,4 @@
-"""What Blob Storage refuses, and whose trouble that is: by status and code, never by message. Where keys lead on Azure,
-and what a connection string says: nothing is asked. What is asked of Blob Storage, to the letter, and what of its
-answers is taken. Access tokens for Azure: who gives them, where they are shown, and what is said where there is none.
-"""
+"""The Azure Blob Storage store: errors, addresses, requests and access tokens."""
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ from tests.unit.azure_server import (
 from tests.unit.certificates import Authority
 from tests.unit.rest_server import pass_by
 
-# ── What Blob Storage refuses, and whose trouble that is: by status and code, never by message.
+# ── Errors of Blob Storage
 
 
 HTML = b"<!doctype html><title>Sign in</title>"
@@ -223,7 +220,7 @@ async def test_an_answer_that_takes_too_long_is_none(server: Server) -> None:
     assert len(server.requests) == 3
 
 
-# ── Where keys lead on Azure, and what a connection string says: nothing is asked.
+# ── Addresses
 
 
 URLS = {
@@ -322,7 +319,7 @@ def test_what_opens_an_account_does_not_show() -> None:
         assert "sig=" not in repr(terms)
 
 
-# ── What is asked of Blob Storage, to the letter, and what of its answers is taken.
+# ── Requests and answers
 
 
 SIGNATURE = "sv=2024-11-04&sr=c&sp=rcwdl&se=2030-01-01T00%3A00%3A00Z&sig=czNjcmV0LW9mLW91cnM%3D"
@@ -521,7 +518,7 @@ async def test_a_key_that_is_none_is_told_of_and_not_shown(server: Server) -> No
     assert PRIVATE.removesuffix("=") not in repr(refused) + repr(refused.__cause__)
 
 
-# ── Access tokens for Azure: who gives them, where they are shown, and what is said where there is none.
+# ── Access tokens
 
 
 SCOPE = "https://storage.azure.com/.default"
@@ -546,7 +543,7 @@ def authority(tmp_path: Path) -> Authority:
 
 
 @pytest.fixture
-async def server_azure_tokens(authority: Authority, tmp_path: Path) -> AsyncIterator[Server]:
+async def tls_server(authority: Authority, tmp_path: Path) -> AsyncIterator[Server]:
     """Blobs, over TLS."""
     pair = authority.sign()
     (tmp_path / "chain.pem").write_bytes(pair.chain + pair.key)
@@ -573,11 +570,11 @@ def shown(server: Server) -> list[str | None]:
     return [asked.headers.get("authorization") for asked in server.requests]
 
 
-async def test_a_token_that_somebody_else_renews_is_shown(server_azure_tokens: Server, tmp_path: Path) -> None:
-    async with asking(server_azure_tokens, AccessToken("theirs"), ca_file=tmp_path / "ca.pem") as objects:
+async def test_a_token_that_somebody_else_renews_is_shown(tls_server: Server, tmp_path: Path) -> None:
+    async with asking(tls_server, AccessToken("theirs"), ca_file=tmp_path / "ca.pem") as objects:
         assert await objects.get(KEY, 10) == FetchedObject(b"{}", TAG, None)
         await objects.get_range(KEY, 0, 10)
-    assert shown(server_azure_tokens) == ["Bearer theirs"] * 2
+    assert shown(tls_server) == ["Bearer theirs"] * 2
 
 
 @pytest.mark.parametrize(
@@ -590,35 +587,35 @@ async def test_no_token_is_shown_without_tls(identity: AzureIdentity) -> None:
     assert "https:" in refused.remedy
 
 
-async def test_a_token_that_is_not_accepted_is_told_of(server_azure_tokens: Server, tmp_path: Path) -> None:
-    server_azure_tokens.answer = complaint(401, "InvalidAuthenticationInfo", www_authenticate="Bearer realm=here")
-    async with asking(server_azure_tokens, AccessToken("theirs"), ca_file=tmp_path / "ca.pem") as objects:
+async def test_a_token_that_is_not_accepted_is_told_of(tls_server: Server, tmp_path: Path) -> None:
+    tls_server.answer = complaint(401, "InvalidAuthenticationInfo", www_authenticate="Bearer realm=here")
+    async with asking(tls_server, AccessToken("theirs"), ca_file=tmp_path / "ca.pem") as objects:
         for verb in (objects.get(KEY, 10), objects.put(KEY, b"", None, "0a-1"), objects.list_page(KEY, 10, None)):
             refused = await refusal(verb)
             assert (refused.kind, "theirs" in repr(refused)) == (ErrorKind.UNAUTHENTICATED, False)
 
 
 async def test_the_workloads_own_identity_is_found_and_asked_once(
-    server_azure_tokens: Server, issuer: Server, tmp_path: Path
+    tls_server: Server, issuer: Server, tmp_path: Path
 ) -> None:
     async with (
-        asking(server_azure_tokens, DefaultCredentialChain("client-1"), ca_file=tmp_path / "ca.pem") as objects,
+        asking(tls_server, DefaultCredentialChain("client-1"), ca_file=tmp_path / "ca.pem") as objects,
         anyio.create_task_group() as tasks,
     ):
         for _ in range(8):
             tasks.start_soon(objects.get, KEY, 10)
-    assert shown(server_azure_tokens) == ["Bearer token1"] * 8
+    assert shown(tls_server) == ["Bearer token1"] * 8
     (asked,) = issuer.requests
     query = parse_qs(asked.path.partition("?")[2])
     assert (query["resource"], query["client_id"]) == (["https://storage.azure.com"], ["client-1"])
 
 
 async def test_what_a_service_wants_tokens_to_be_good_for_is_not_asked_for(
-    server_azure_tokens: Server, issuer: Server, tmp_path: Path
+    tls_server: Server, issuer: Server, tmp_path: Path
 ) -> None:
     challenge = "Bearer authorization_uri=https://login.example/t/oauth2/authorize resource_id=https://else.example"
-    server_azure_tokens.answer = complaint(401, "InvalidAuthenticationInfo", www_authenticate=challenge)
-    async with asking(server_azure_tokens, DefaultCredentialChain(), ca_file=tmp_path / "ca.pem") as objects:
+    tls_server.answer = complaint(401, "InvalidAuthenticationInfo", www_authenticate=challenge)
+    async with asking(tls_server, DefaultCredentialChain(), ca_file=tmp_path / "ca.pem") as objects:
         assert (await refusal(objects.get(KEY, 10))).kind is ErrorKind.UNAUTHENTICATED
     assert {parse_qs(asked.path.partition("?")[2])["resource"][0] for asked in issuer.requests} == {
         "https://storage.azure.com"
@@ -626,10 +623,10 @@ async def test_what_a_service_wants_tokens_to_be_good_for_is_not_asked_for(
 
 
 async def test_no_token_is_no_credentials_and_whoever_waits_is_told_the_same(
-    server_azure_tokens: Server, issuer: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tls_server: Server, issuer: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     issuer.answer = reply(b'{"error": "invalid_client", "error_description": "AADSTS700016: s3cret"}', 400)
-    async with asking(server_azure_tokens, DefaultCredentialChain(), ca_file=tmp_path / "ca.pem") as objects:
+    async with asking(tls_server, DefaultCredentialChain(), ca_file=tmp_path / "ca.pem") as objects:
         refused = await refusal(objects.put(KEY, b"", None, "0a-1"))
         assert (refused.kind, "no access token" in refused.found) == (ErrorKind.UNAUTHENTICATED, True)
         assert "s3cret" not in repr(refused)
@@ -640,7 +637,7 @@ async def test_no_token_is_no_credentials_and_whoever_waits_is_told_the_same(
         issuer.answer = given()
         pass_by(RETRY_AFTER_FAILURE, monkeypatch)
         assert (await objects.get(KEY, 10)).body == b"{}"
-    assert len(server_azure_tokens.requests) == 1
+    assert len(tls_server.requests) == 1
 
 
 async def test_nobody_waits_for_a_token_for_ever(issuer: Server) -> None:

@@ -1,4 +1,4 @@
-"""How far the refusal of an object store reaches, and stores on object stores."""
+"""The scope of a refusal by an object store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sfn.storage.object_store import (
     StoreService,
 )
 
-# ── How far a refusal of a store reaches: one table, or everything.
+# ── Scope of a refusal
 
 
 A, B, C = (f"s3://b/{table}/metadata/_sfn/x.ver" for table in "abc")
@@ -189,7 +189,7 @@ def test_what_is_remembered_has_an_end(denials: PermissionTracker, seconds: Seco
     assert denials.judge("write", f"s3://b/{MAX_DENIED_FOLDERS}/x.ver", elsewhere=None) is DenialReach.STORE
 
 
-# ── Stores of object stores: whose packages are missing, and how far a refusal reaches.
+# ── Missing packages and refused prefixes
 
 
 MADE_UP = f'"{"0" * 32}"'

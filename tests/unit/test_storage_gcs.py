@@ -1,4 +1,4 @@
-"""Google Cloud Storage: requests, answers and limits of rate."""
+"""The Google Cloud Storage store: errors, requests and rate limits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.unit.gcs_server import (
     xml_complaint,
 )
 
-# ── What Cloud Storage refuses, and whose trouble that is: by status and code, never by message.
+# ── Errors of Cloud Storage
 
 
 HTML = b"<!doctype html><title>Sign in</title>"
@@ -197,7 +197,7 @@ async def test_a_missing_object_is_missing_to_every_verb(server: Server, objects
     assert (await refusal(objects.delete(KEY, TAG))).kind is ErrorKind.MISSING
 
 
-# ── Whether an object is missing or its whole bucket: an answer in JSON is the same for both.
+# ── Missing objects and buckets
 
 
 LOOK = "GET /storage/v1/b/lake?fields=name"
@@ -276,7 +276,7 @@ async def test_a_look_that_fails_tells_nothing(
     assert (await refusal(objects.delete(KEY, TAG))).kind is ErrorKind.NO_BUCKET
 
 
-# ── An object takes one change a second: whoever comes too soon waits, and not for long.
+# ── Rate limit of an object
 
 
 QUICK = (0.01, 0.02)
@@ -428,7 +428,7 @@ async def test_a_change_that_waits_can_be_given_up(server: Server) -> None:
     assert len(server.requests) == 1
 
 
-# ── What is asked of Cloud Storage, to the letter, and what of its answers is taken.
+# ── Requests and answers
 
 
 OBJECT = "/storage/v1/b/lake/o/sales%2Fmetadata%2F_sfn%2Forders.ver"

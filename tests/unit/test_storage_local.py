@@ -30,7 +30,7 @@ from sfn.storage.local import PROPAGATION_SECONDS, BlockingLocalStore, LocalStor
 from tests.promises.kernel import Step, refused
 from tests.promises.stores import NOBODY, names_in, told, touch_as_nobody, write_within
 
-# ── Where local files may lie: keys, the root, the folders that are made, the lock, permissions and limits.
+# ── Paths, permissions and limits
 
 
 SOME = StoredObject(b"1", "0" * 64)
@@ -264,7 +264,7 @@ def test_a_file_that_is_longer_than_it_says_is_read_whole() -> None:
     assert read_content(os.open(version, READ_FLAGS)) == version.read_bytes()
 
 
-# ── What is forbidden below the configured root: one table's trouble, or the store's, which spends nobody's budget.
+# ── Forbidden paths
 
 
 TABLE, STORE, UNCLEAR = (
@@ -428,7 +428,7 @@ def trouble_of(step: Step, number: int, call: Callable[[], object]) -> ExternalE
     return trouble.value
 
 
-# ── What local files do when the system refuses: the right trouble, the right scope, nothing half done.
+# ── Errors of the operating system
 
 
 SYNC = Step("fsync")

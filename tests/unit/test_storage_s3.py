@@ -1,4 +1,4 @@
-"""S3: addresses, answers and requests."""
+"""Errors and entity tags of the S3 store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sfn.storage import Deleted, ErrorKind, FetchedObject, PreconditionFailed, R
 from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply, RemoteStore, StoreService
 from sfn.storage.s3 import IMPOSSIBLE_ETAG, BucketEndpoints, S3Client, S3Options
 
-# ── What S3 refuses, and whose trouble that is: by status and code, never by message.
+# ── Errors of S3
 
 
 HTML = b"<!doctype html><title>Sign in</title>"
@@ -130,7 +130,7 @@ def test_the_service_says_how_long_to_wait() -> None:
     assert s3.failure_of(error(503, "SlowDown", **{"Retry-After": "Sat, 21 Nov 2026 12:01:30 GMT"})).retry_after is None
 
 
-# ── The entity tags of S3: which are believed, which are asked for, and what a write is without one.
+# ── Entity tags
 
 
 KEY = "s3://lake/sales/metadata/_sfn/orders.ver"

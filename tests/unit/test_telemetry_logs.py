@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from sfn.telemetry.logs import LOG_INTERVAL, LogThrottle, RejectionLog, configure_logging
 from tests.unit.logs import TALKATIVE, as_before
 
-# ── What the log is told of requests that anybody can send: enough to see them, too little to fill a disk.
+# ── Throttled records
 
 
 def test_a_status_is_told_once_a_second_with_how_many_were_left_out() -> None:
@@ -50,7 +50,7 @@ def test_no_status_hides_another() -> None:
     ]
 
 
-# ── Logs: one stream for all, JSON for machines, and no secrets.
+# ── Set-up and secrets
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""The worker: trouble, stops and wake-ups."""
+"""The worker: errors, stops and wake-ups."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from sfn.worker.worker import MAX_UNEXPECTED_ERRORS, Leases, Worker, WorkerInbox
 from tests.promises.inboxes import PLENTY, HandClock
 from tests.unit.working import REFRESH, TABLE, Desk, WatchedInbox
 
-# ── What the log is told when a worker's inbox is in trouble: the worker goes on, and nobody else would hear of it.
+# ── Inbox errors in the log
 
 
 class FailingInbox(WatchedInbox):
@@ -167,7 +167,7 @@ async def test_leases_that_could_not_be_renewed_are_tried_again_at_once(
         assert told(records) == [BEGINS, ENDS]
 
 
-# ── A stop ends a worker in time, and what it interrupts is neither lost nor told twice.
+# ── Stops
 
 
 DRAIN = timedelta(seconds=0.2)
@@ -284,7 +284,7 @@ async def test_what_was_lost_before_the_stop_came_is_looked_at_again() -> None:
     assert [hint.sender for hint in stage.inbox.taken] == ["", "lease-lost"]
 
 
-# ── What a worker makes of trouble: no wish and no error ends it, and no table is given up for good.
+# ── Errors
 
 
 WISHES = [1e9, 1e300, float("inf"), float("nan"), -1e300]
@@ -309,7 +309,7 @@ def refused(scope: ErrorScope = ErrorScope.TABLE) -> Exception:
     return Permanent("there", scope=scope, expected="leave", found="none")
 
 
-def desk_worker_trouble(terms: WorkerOptions | None = None) -> Desk:
+def desk_with_table(terms: WorkerOptions | None = None) -> Desk:
     """A worker, and the table that it is told of."""
     made = Desk(terms)
     made.catalog.create(TABLE)
@@ -326,7 +326,7 @@ def the_only(outcomes: list[Outcome]) -> Outcome:
 async def test_no_wish_ends_the_worker_or_holds_it_up_for_longer_than_five_minutes(
     scope: ErrorScope, wish: float
 ) -> None:
-    made = desk_worker_trouble()
+    made = desk_with_table()
     made.trouble = busy(scope, wish)
     outcome = the_only(await made.hear())
     assert isinstance(outcome, Retry if scope is ErrorScope.TABLE else Returned)
@@ -340,7 +340,7 @@ async def test_no_wish_ends_the_worker_or_holds_it_up_for_longer_than_five_minut
 
 @pytest.mark.parametrize("wish", WISHES)
 async def test_no_wish_holds_up_a_sweep_for_longer_than_five_minutes(wish: float) -> None:
-    made = desk_worker_trouble()
+    made = desk_with_table()
     trouble = busy(ErrorScope.TABLE, wish)()
     assert isinstance(trouble, Transient)
     made.catalog.error = trouble
@@ -351,7 +351,7 @@ async def test_no_wish_holds_up_a_sweep_for_longer_than_five_minutes(wish: float
 
 @pytest.mark.parametrize("broken", [False, True], ids=["told", "untold"])
 async def test_an_error_that_nobody_can_tell_is_an_outcome_too(broken: bool) -> None:
-    made = desk_worker_trouble()
+    made = desk_with_table()
     made.book.broken = broken
     made.trouble = Unspeakable
     assert the_only(await made.hear()) == Retry(made.clock.now() + MAX_RETRY_AFTER, "Unspeakable", FailureCause.DEFECT)
@@ -359,7 +359,7 @@ async def test_an_error_that_nobody_can_tell_is_an_outcome_too(broken: bool) -> 
 
 
 async def test_trouble_that_nobody_can_tell_is_an_outcome_too() -> None:
-    made = desk_worker_trouble()
+    made = desk_with_table()
     made.trouble = lambda: Permanent("there", scope=ErrorScope.TABLE, expected=Unspeakable(), found="none")  # type: ignore[arg-type]
     assert the_only(await made.hear()) == Retry(made.clock.now() + MAX_RETRY_AFTER, "Permanent", FailureCause.DEFECT)
     assert [type(error) for error in made.book.surprises] == [RuntimeError]
@@ -405,7 +405,7 @@ async def test_a_name_without_exactly_one_other_reading_or_from_an_event_is_a_de
 
 async def test_one_that_has_a_file_of_ours_is_refused() -> None:
     """Its file would say for ever what it says now: an operator has to know."""
-    made = desk_worker_trouble()
+    made = desk_with_table()
     await made.hear()
     made.catalog.error = UnaddressableTable("there", expected="a name", found="another", addressed_levels=("a", "b"))
     outcome = the_only(await made.hear())
@@ -414,7 +414,7 @@ async def test_one_that_has_a_file_of_ours_is_refused() -> None:
 
 
 async def test_a_table_that_was_refused_by_mistake_heals_without_an_event() -> None:
-    made = desk_worker_trouble()
+    made = desk_with_table()
     made.trouble = refused
     outcome = the_only(await made.hear())
     assert isinstance(outcome, DeadLettered)
@@ -429,7 +429,7 @@ async def test_a_table_that_was_refused_by_mistake_heals_without_an_event() -> N
 
 
 async def test_a_table_that_is_refused_again_waits_again() -> None:
-    made = desk_worker_trouble()
+    made = desk_with_table()
     made.trouble = refused
     await made.hear()
     for _ in range(3):
@@ -443,7 +443,7 @@ async def test_a_table_that_is_refused_again_waits_again() -> None:
 
 
 async def test_a_table_whose_budget_is_spent_is_looked_at_again() -> None:
-    made = desk_worker_trouble(WorkerOptions(retry=RetryPolicy(max_attempts=1)))
+    made = desk_with_table(WorkerOptions(retry=RetryPolicy(max_attempts=1)))
     made.trouble = busy(ErrorScope.TABLE, None)
     outcome = the_only(await made.hear())
     assert isinstance(outcome, DeadLettered)
@@ -451,7 +451,7 @@ async def test_a_table_whose_budget_is_spent_is_looked_at_again() -> None:
 
 
 async def test_poison_is_left_alone_for_long() -> None:
-    made = desk_worker_trouble()
+    made = desk_with_table()
     made.trouble = RuntimeError
     outcomes = await made.hear()
     while isinstance(outcomes[-1], Retry):
@@ -470,7 +470,7 @@ def short() -> Exception:
     "error", [short, MemoryError, busy(ErrorScope.PROCESS, None)], ids=["EMFILE", "memory", "foreseen"]
 )
 async def test_a_shortage_of_this_process_spends_no_tables_budget(error: Callable[[], Exception]) -> None:
-    made = desk_worker_trouble(WorkerOptions(retry=RetryPolicy(max_attempts=2)))
+    made = desk_with_table(WorkerOptions(retry=RetryPolicy(max_attempts=2)))
     made.trouble = error
     outcome = the_only(await made.hear())
     for _ in range(9):
@@ -490,7 +490,7 @@ async def test_a_shortage_of_this_process_spends_no_tables_budget(error: Callabl
 
 async def test_a_shortage_holds_up_everything_but_one_claim_at_a_time() -> None:
     """So many tables fill no log, and no processor."""
-    made = desk_worker_trouble()
+    made = desk_with_table()
     others = [TableIdentifier("prod", TABLE.namespace, f"t{number}") for number in range(20)]
     for table in others:
         made.catalog.create(table)
@@ -521,7 +521,7 @@ class Hungry(MemoryStore):
 
 async def test_a_table_that_alone_meets_a_shortage_holds_up_no_other() -> None:
     """It is tried more and more seldom, and becomes a dead letter once its budget is spent."""
-    made, store = desk_worker_trouble(WorkerOptions(retry=RetryPolicy(max_attempts=3))), Hungry()
+    made, store = desk_with_table(WorkerOptions(retry=RetryPolicy(max_attempts=3))), Hungry()
     store.place, made.store = made.catalog.commit(TABLE).location, store
     made.catalog.create(OTHER)
     kinds = list[str]()
@@ -538,7 +538,7 @@ async def test_a_table_that_alone_meets_a_shortage_holds_up_no_other() -> None:
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ECONNRESET, errno.EINTR, errno.EXDEV, errno.ENOSPC])
 async def test_an_error_of_the_system_that_nobody_foresaw_is_no_poison(number: int) -> None:
-    made = desk_worker_trouble()
+    made = desk_with_table()
     made.trouble = lambda: OSError(number, "no")
     outcome = the_only(await made.hear())
     for _ in range(3 * MAX_UNEXPECTED_ERRORS):
@@ -551,7 +551,7 @@ async def test_an_error_of_the_system_that_nobody_foresaw_is_no_poison(number: i
 
 async def test_a_table_that_is_denied_is_looked_at_again_soon() -> None:
     """A permission may come back for many tables at once, without an event for each."""
-    made = desk_worker_trouble()
+    made = desk_with_table()
     made.trouble = lambda: ForbiddenForTable("there", scope=ErrorScope.TABLE, expected="permission", found="none")
     outcome = the_only(await made.hear())
     assert isinstance(outcome, DeadLettered)
@@ -586,7 +586,7 @@ class Guarded(MemoryStore):
 
 def guarded() -> tuple[Desk, Guarded]:
     """A worker over such a store, and two tables of which the other one is published."""
-    made = desk_worker_trouble()
+    made = desk_with_table()
     made.catalog.create(OTHER)
     store = Guarded(lambda: made.clock.now().timestamp())
     made.store = store
@@ -638,7 +638,7 @@ async def test_a_table_that_alone_is_denied_becomes_a_dead_letter_and_stops_no_o
 
 
 async def test_a_catalogs_pauses_grow_as_a_tables_do() -> None:
-    made = desk_worker_trouble(
+    made = desk_with_table(
         WorkerOptions(retry=RetryPolicy(base=timedelta(seconds=2), cap=timedelta(seconds=13), max_attempts=2))
     )
     made.catalog.error = Transient("there", scope=ErrorScope.TABLE, expected="an answer", found="none")
@@ -652,7 +652,7 @@ async def test_a_catalogs_pauses_grow_as_a_tables_do() -> None:
 
 @pytest.mark.parametrize("base", [timedelta(days=1), timedelta(days=900_000_000)])
 async def test_no_base_is_too_long_for_a_catalog(base: timedelta) -> None:
-    made = desk_worker_trouble(WorkerOptions(retry=RetryPolicy(base=base)))
+    made = desk_with_table(WorkerOptions(retry=RetryPolicy(base=base)))
     made.catalog.error = Transient("there", scope=ErrorScope.TABLE, expected="an answer", found="none")
     outcome = the_only(await made.hear(CatalogName("prod")))
     for _ in range(40):
@@ -665,7 +665,7 @@ async def test_no_base_is_too_long_for_a_catalog(base: timedelta) -> None:
 
 async def test_who_never_asked_a_store_tells_nothing_of_it() -> None:
     """A table that was created and not written yet has no files to look at."""
-    made = desk_worker_trouble()
+    made = desk_with_table()
     await made.hear()
     made.trouble = busy(ErrorScope.STORE, None)
     made.catalog.commit(TABLE)
@@ -684,7 +684,7 @@ async def test_who_never_asked_a_store_tells_nothing_of_it() -> None:
     assert made.inbox.slots.available_in(LIVE) == 2
 
 
-# ── The worker never waits for a bell that nobody will ring.
+# ── Wake-ups
 
 
 TABLES = [TableIdentifier("prod", (), name) for name in "abc"]
@@ -695,7 +695,7 @@ _SLEEP = 0.003
 
 
 @dataclass(slots=True)
-class HandClockWorkerWakes:
+class ManualClock:
     """Moves when it is told."""
 
     at: datetime = datetime(2026, 8, 21, 12, tzinfo=UTC)
@@ -747,7 +747,7 @@ class Journal:
 class SlowInbox(MemoryInbox):
     """Its claims take time, and nothing else does but sleep."""
 
-    def __init__(self, clock: HandClockWorkerWakes, claims_take: timedelta) -> None:
+    def __init__(self, clock: ManualClock, claims_take: timedelta) -> None:
         super().__init__(InboxTerms(), clock)
         self._hands, self._claims_take = clock, claims_take
 
@@ -777,7 +777,7 @@ class SlowInbox(MemoryInbox):
 @pytest.mark.parametrize("concurrency", [1, 2, 8])
 @pytest.mark.parametrize("share", [0, 0.1, 0.3, 0.6, 1.1, 2.3])
 async def test_after_an_outage_every_row_is_looked_at(share: float, concurrency: int) -> None:
-    clock, journal = HandClockWorkerWakes(), Journal()
+    clock, journal = ManualClock(), Journal()
     inbox = SlowInbox(clock, FIRST_PAUSE * share)
     worker = Worker(
         WorkerInbox(inbox, inbox, inbox, inbox),

@@ -16,7 +16,7 @@ from sfn.worker.capacity import FIRST_PAUSE, MAX_PAUSE, CapacityTracker, Circuit
 from sfn.worker.retry import MAX_RETRY_AFTER, RetryPolicy, bounded_retry_after
 from tests.promises.inboxes import HandClock
 
-# ── What may run while a catalog or a store is in trouble.
+# ── Capacity during an outage
 
 
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)
@@ -222,11 +222,11 @@ def test_a_shortage_of_the_process_holds_up_every_lane() -> None:
     assert free(made, at=at) == 2
 
 
-# ── What the log is told of a catalog or a store that is away: that it is, why, and when it works again.
+# ── Log of outages
 
 
 TABLE = TableIdentifier("prod", ("sales",), "orders")
-LANE_OUTAGES = ConcurrencyGroup("prod", "file:///lake", Priority.LIVE)
+FILE_LANE = ConcurrencyGroup("prod", "file:///lake", Priority.LIVE)
 
 
 class Away:
@@ -239,12 +239,12 @@ class Away:
     def fails(self, scope: ErrorScope = ErrorScope.CATALOG, found: str = "refused") -> None:
         """One attempt ends in trouble; the next may begin."""
         trouble = Transient("it", scope=scope, expected="an answer", found=found)
-        again = self.outages.record_failure(LANE_OUTAGES, trouble)
+        again = self.outages.record_failure(FILE_LANE, trouble)
         self.clock.turn((again - self.clock.now()).total_seconds())
 
     def works(self) -> None:
         """One attempt succeeds."""
-        self.outages.record_success(LANE_OUTAGES, TABLE, store_used=True)
+        self.outages.record_success(FILE_LANE, TABLE, store_used=True)
 
 
 def told(records: list[EventDict]) -> list[tuple[object, ...]]:
@@ -318,12 +318,12 @@ def test_a_shortage_is_one_tables_own_where_others_were_served_since_its_last() 
     away.works()
     assert away.outages.narrow_shortage(TABLE, shortage).scope is ErrorScope.PROCESS
     away.clock.turn(1)
-    away.outages.record_success(LANE_OUTAGES, TableIdentifier("prod", ("sales",), "other"), store_used=True)
+    away.outages.record_success(FILE_LANE, TableIdentifier("prod", ("sales",), "other"), store_used=True)
     away.clock.turn(1)
     assert away.outages.narrow_shortage(TABLE, shortage).scope is ErrorScope.TABLE
 
 
-# ── When a row in trouble is tried again.
+# ── Retries
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Catalogs as the worker sees them, and vended credentials."""
+"""Catalogs of the worker: vended credentials, removed catalogs and missing listings."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ from sfn.storage.memory import MemoryStore
 from sfn.worker.catalog_sources import ConnectedCatalog, VendedStores
 from tests.promises.inboxes import HandClock
 from tests.unit.working import REFRESH, Desk
-from tests.unit.working import TABLE as TABLE_WORKER_LEFT_BEHIND
 
-# ── Stores that are opened with what a catalog vends: whose, for which place, and until when.
+# ── Vended credentials
 
 
 TABLE = TableIdentifier("prod", ("sales",), "orders")
@@ -262,7 +261,7 @@ async def test_nothing_of_a_grant_shows(vended: VendedStores, shop: Shop, clock:
     assert "first" not in repr([vars(vended), shop.vends])
 
 
-# ── Rows of a catalog that is not configured any more: what is over is forgotten, and only what is not has a letter.
+# ── Catalogs that are not configured any more
 
 
 LATER = timedelta(days=30)
@@ -271,7 +270,7 @@ LATER = timedelta(days=30)
 async def published() -> Desk:
     """A table that was published, and then its catalog left the configuration."""
     desk = Desk()
-    desk.catalog.create(TABLE_WORKER_LEFT_BEHIND)
+    desk.catalog.create(TABLE)
     await desk.hear()
     desk.source = None
     return desk
@@ -325,7 +324,7 @@ async def test_a_table_of_a_catalog_that_retired_is_forgotten_and_a_file_that_wa
     assert await rows(desk) == []
     assert await desk.inbox.list_after(DeadLetterFilter(status=None), 0, 9) == []
     (warning,) = [record for record in records if record["event"] == "SFN file left behind"]
-    assert (warning["log_level"], warning["table"]) == ("warning", str(TABLE_WORKER_LEFT_BEHIND))
+    assert (warning["log_level"], warning["table"]) == ("warning", str(TABLE))
 
 
 async def test_a_table_without_a_file_is_forgotten() -> None:
@@ -347,7 +346,7 @@ async def test_so_is_the_catalogs_own_row() -> None:
     assert await desk.work() == []
 
 
-# ── A worker whose catalog nobody can list.
+# ── Catalogs without a listing
 
 
 PROD = CatalogName("prod")

@@ -39,7 +39,7 @@ from tests.promises.inboxes import PLENTY, TERMS, HandClock
 from tests.unit.scraping import Page, read
 from tests.unit.working import TABLE, Desk, WatchedInbox
 
-# ── The worker's log: one record an outcome, always the same fields.
+# ── Log records
 
 
 NOON = datetime(2026, 8, 21, 12, tzinfo=UTC)
@@ -134,7 +134,7 @@ def test_poison_is_a_record_like_any_outcome() -> None:
     assert (record["outcome"], record["reason"], record["table"]) == ("dead", "poison", "sales.eu.orders")
 
 
-# ── The worker's metrics after real stories: what was published, tried again, given up, fenced, swept.
+# ── Metrics
 
 
 PROD = CatalogName("prod")

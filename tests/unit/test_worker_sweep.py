@@ -1,4 +1,4 @@
-"""A sweep: what it reports, withholds and logs, and how it ends."""
+"""Results, log records and errors of a sweep."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from tests.promises.inboxes import HandClock
 from tests.unit.sweeping import POLICY, World, trouble
 from tests.unit.working import TABLE, Desk, WatchedInbox
 
-# ── What a sweep tells of: what is new, what is gone, and of what was given up only what is new.
+# ── Results
 
 
 @pytest.fixture
@@ -330,7 +330,7 @@ async def test_while_a_sweep_runs_the_report_of_the_one_before_is_kept(world: Wo
     assert [report.previous for report in reports] == [None] * 3
 
 
-# ── What a sweep tells the log: its numbers, and what it could not look at.
+# ── Log records
 
 
 def of(event: str, records: Sequence[EventDict]) -> list[EventDict]:
@@ -393,7 +393,7 @@ async def test_a_sweep_that_ends_in_trouble_tells_no_numbers(world: World) -> No
     assert records == []
 
 
-# ── A stop waits for no sweep: it is given back at once, and the next process begins it anew.
+# ── Stops during a sweep
 
 
 CATALOG = CatalogName("prod")
@@ -523,7 +523,7 @@ async def test_a_sweep_that_is_claimed_while_the_stop_comes_ends_too(stage: Stag
     assert [type(outcome) for outcome in stage.desk.book.outcomes] == [Returned]
 
 
-# ── What becomes of a sweep in trouble: it ends as the trouble that it met, and what was found is told.
+# ── Errors during a sweep
 
 
 MANY = BATCH_SIZE + 4 * CONCURRENT_LOADS
@@ -574,7 +574,7 @@ async def test_what_ends_the_process_is_told_before_any_trouble(world: World) ->
         await world.swept()
 
 
-# ── What a sweep may not see, and what it need not: neither is taken for gone.
+# ── Tables outside a sweep
 
 
 def warnings(records: Sequence[EventDict]) -> list[EventDict]:
