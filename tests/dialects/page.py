@@ -29,8 +29,8 @@ TITLES: Final = {
 }
 
 _BIRTHS: Final = {
-    TableOrigin.CREATE: "look at the table, which is new",
-    TableOrigin.REGISTER: "look at the table, whose metadata was there before",
+    TableOrigin.CREATE: "check the table: it is new",
+    TableOrigin.REGISTER: "check the table: its metadata existed before",
 }
 
 
@@ -56,15 +56,15 @@ def _words(said: DecodedRequest) -> str:
         case (hint,):
             return _of_one(hint)
         case _:
-            return "look at both tables: one was renamed to the other"
+            return "check both tables: one was renamed to the other"
 
 
 def _of_one(hint: Notification) -> str:
     if isinstance(hint.subject, CatalogName):
         return "sweep the catalog"
     if hint.drop:
-        return f"look at the table, which was dropped{' with its files' if hint.purge else ''}"
-    return "look at the table" if hint.origin is None else _BIRTHS[hint.origin]
+        return f"check the table: it was dropped{' with its files' if hint.purge else ''}"
+    return "check the table" if hint.origin is None else _BIRTHS[hint.origin]
 
 
 def _table(samples: Iterable[Sample]) -> str:
@@ -72,7 +72,7 @@ def _table(samples: Iterable[Sample]) -> str:
 
 
 def _lines(samples: Iterable[Sample]) -> Iterator[tuple[str, str]]:
-    yield "event", "comes to"
+    yield "event", "result"
     yield "---", "---"
     for words, alike in groupby(samples, outcome):
         yield ", ".join(sample.title for sample in alike), words

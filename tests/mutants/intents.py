@@ -17,13 +17,13 @@ INTENTS = (
     Mutant(
         "15-one-intent-per-table",
         15,
-        f"{PROMISES}::test_another_commits_success_leaves_an_intent_open[asyncio-SQLite]",
+        f"{PROMISES}::test_success_of_another_commit_leaves_an_intent_open[asyncio-SQLite]",
         "assert [at for at, _ in await asks(ground)] == [FIRST, SECOND, THIRD, LAST]",
     ),
     Mutant(
         "15-late-claim-forgets-the-ask",
         15,
-        f"{PROMISES}::test_a_claim_after_the_last_time_asks_once[asyncio-memory]",
+        f"{PROMISES}::test_claim_after_the_last_check_time_checks_once[asyncio-memory]",
         'assert await asks(ground) == [(0, ["prod:sales.orders"])]',
     ),
     Mutant(

@@ -114,7 +114,7 @@ SHARED = (
     Mutant(
         "08-shared-drops-count-twice-until-they-settle",
         8,
-        f"{TWIN}::test_the_twin_keeps_what_every_inbox_promises[test_half_is_counted_before_the_drops_are_settled]",
+        f"{TWIN}::test_the_twin_keeps_what_every_inbox_promises[test_unsettled_drops_count_towards_the_half]",
         "assert [await permitted(ground, claim) for claim in claims] == [True] * 3 + [False] * 5",
     ),
     Mutant(

@@ -64,7 +64,7 @@ TABLE = (
     Mutant(
         "02-short-lived-waits-in-line",
         2,
-        f"{CLAIMS}::test_a_short_lived_table_does_not_wait_behind_a_backlog[asyncio-memory]",
+        f"{CLAIMS}::test_short_lived_table_does_not_wait_behind_a_backlog[asyncio-memory]",
         "assert (claim.subject, claim.group.priority) == (RETURNS, Priority.SHORT_LIVED)",
     ),
     Mutant(
@@ -100,7 +100,7 @@ TABLE = (
     Mutant(
         "03-token-repeats",
         3,
-        f"{CLAIMS}::test_no_claim_of_a_forgotten_row_has_its_successor[asyncio-SQLite]",
+        f"{CLAIMS}::test_claim_of_a_forgotten_job_cannot_settle_the_next_one[asyncio-SQLite]",
         "assert new.fencing_token != old.fencing_token",
     ),
     Mutant(
@@ -280,7 +280,7 @@ TABLE = (
     Mutant(
         "08-old-name-is-another-drop",
         8,
-        f"{BRAKE}::test_a_table_that_is_renamed_and_then_dropped_counts_once[asyncio-memory-True-True]",
+        f"{BRAKE}::test_renamed_and_dropped_table_counts_once[asyncio-memory-True-True]",
         "assert await allowed(ground, claim) == [True]",
     ),
     Mutant(
@@ -292,19 +292,19 @@ TABLE = (
     Mutant(
         "08-swapped-names-are-one-table",
         8,
-        f"{BRAKE}::test_tables_that_swap_their_names_count_as_two[asyncio-memory]",
+        f"{BRAKE}::test_tables_with_swapped_names_count_twice[asyncio-memory]",
         'assert not await permitted(ground, one, drop_of(one, "u1"))',
     ),
     Mutant(
         "08-counted-table-is-held-under-its-other-name",
         8,
-        f"{BRAKE}::test_the_other_name_of_a_counted_table_passes_while_the_limit_is_reached[asyncio-memory]",
+        f"{BRAKE}::test_other_name_of_a_counted_table_passes_a_reached_limit[asyncio-memory]",
         "assert await allowed(ground, new, *other, old) == [True, False, False, True]",
     ),
     Mutant(
         "08-old-names-make-a-catalog-larger",
         8,
-        f"{BRAKE}::test_old_names_do_not_make_a_catalog_larger[asyncio-SQLite]",
+        f"{BRAKE}::test_old_names_do_not_enlarge_a_catalog[asyncio-SQLite]",
         'assert await ground.inbox.max_missing("prod") == 2',
     ),
     Mutant(
@@ -382,13 +382,13 @@ TABLE = (
     Mutant(
         "10-proof-passes-over-what-must-hold",
         10,
-        f"{QUIRKS}::test_a_store_is_refused_with_a_reason_and_nothing_is_left_behind[asyncio-weak tags never match]",
+        f"{QUIRKS}::test_refused_store_has_a_reason_and_no_probe_file_left[asyncio-weak tags never match]",
         "DID NOT RAISE",
     ),
     Mutant(
         "10-what-was-deleted-comes-back",
         10,
-        f"{QUIRKS}::test_a_store_is_proven_and_nothing_is_left_behind[asyncio-If-Match sees what was deleted]",
+        f"{QUIRKS}::test_accepted_store_has_no_probe_file_left[asyncio-If-Match sees what was deleted]",
         "assert proven == Guarantees",
     ),
     Mutant(
@@ -442,7 +442,7 @@ TABLE = (
     Mutant(
         "11-given-up-is-not-late",
         11,
-        f"{WAITS}::test_a_table_that_is_given_up_waits_until_its_letter_is_closed[asyncio-memory-exhausted]",
+        f"{WAITS}::test_dead_job_is_overdue_until_its_dead_letter_is_closed[asyncio-memory-exhausted]",
         'assert (await ground.inbox.stats()).oldest_due == {"prod": given_up}',
     ),
     *FACADES,

@@ -173,7 +173,7 @@ S3: Final = (
         "listings are in no order",
         "S3 directory buckets",
         _RIGHT,
-        lacks="test_a_listing_is_in_order_and_ends_at_its_limit",
+        lacks="test_listing_is_sorted_and_limited",
     ),
     Quirk("listings are not encoded", _MADE_UP, _RIGHT),
     Quirk(

@@ -39,7 +39,7 @@ async def walked(world: World, skip: SkipNamespace | None = None) -> list[TableI
     return [one for one in found if one.namespace[:1] == (world.space,)]
 
 
-async def test_a_created_table_is_loaded(world: World) -> None:
+async def test_created_table_is_loaded(world: World) -> None:
     table = named(world, "orders")
     uuid = await world.create(table)
     found = (await loaded(world, table)).table
@@ -52,7 +52,7 @@ async def test_a_created_table_is_loaded(world: World) -> None:
     assert found.skip_reason is None
 
 
-async def test_a_commit_moves_the_pointer_and_logs_the_one_before(world: World) -> None:
+async def test_commit_moves_the_pointer_and_logs_the_previous_one(world: World) -> None:
     table = named(world, "orders")
     await world.create(table)
     before = (await loaded(world, table)).table
@@ -64,7 +64,7 @@ async def test_a_commit_moves_the_pointer_and_logs_the_one_before(world: World) 
     assert after.snapshot_id is not None
 
 
-async def test_the_log_is_oldest_first(world: World) -> None:
+async def test_metadata_log_is_oldest_first(world: World) -> None:
     table = named(world, "orders")
     await world.create(table)
     pointers = []
@@ -75,7 +75,7 @@ async def test_the_log_is_oldest_first(world: World) -> None:
 
 
 @listable
-async def test_a_rolled_back_table_has_its_earlier_pointer(world: World) -> None:
+async def test_rolled_back_table_has_its_earlier_pointer(world: World) -> None:
     table = named(world, "orders")
     await world.create(table)
     await world.commit(table)
@@ -85,7 +85,7 @@ async def test_a_rolled_back_table_has_its_earlier_pointer(world: World) -> None
     assert (await loaded(world, table)).table == before
 
 
-async def test_a_renamed_table_is_the_same_under_its_new_name(world: World) -> None:
+async def test_renamed_table_is_the_same_under_its_new_name(world: World) -> None:
     old, new = named(world, "old"), named(world, "new")
     await world.create(old)
     before = await loaded(world, old)
@@ -95,7 +95,7 @@ async def test_a_renamed_table_is_the_same_under_its_new_name(world: World) -> N
 
 
 @listable
-async def test_a_renamed_table_is_listed_under_its_new_name_alone(world: World) -> None:
+async def test_renamed_table_is_listed_under_its_new_name_only(world: World) -> None:
     old, new = named(world, "old"), named(world, "new")
     await world.create(old)
     await world.rename(old, new)
@@ -103,7 +103,7 @@ async def test_a_renamed_table_is_listed_under_its_new_name_alone(world: World) 
     assert await world.catalog.is_listed(new)
 
 
-async def test_a_dropped_table_is_missing(world: World) -> None:
+async def test_dropped_table_is_missing(world: World) -> None:
     table = named(world, "orders")
     await world.create(table)
     etag = (await loaded(world, table)).etag
@@ -114,7 +114,7 @@ async def test_a_dropped_table_is_missing(world: World) -> None:
 
 
 @listable
-async def test_a_dropped_table_is_listed_no_more(world: World) -> None:
+async def test_dropped_table_is_not_listed(world: World) -> None:
     table = named(world, "orders")
     await world.create(table)
     assert await world.catalog.is_listed(table)
@@ -123,7 +123,7 @@ async def test_a_dropped_table_is_listed_no_more(world: World) -> None:
     assert await listing(world) == []
 
 
-async def test_a_table_created_again_is_another(world: World) -> None:
+async def test_recreated_table_has_another_uuid(world: World) -> None:
     table = named(world, "orders")
     first = await world.create(table)
     etag = (await loaded(world, table)).etag
@@ -135,14 +135,14 @@ async def test_a_table_created_again_is_another(world: World) -> None:
     assert answer.table.uuid == second
 
 
-async def test_a_table_that_is_switched_off_says_so(world: World) -> None:
+async def test_disabled_table_has_a_skip_reason(world: World) -> None:
     table = named(world, "orders")
     await world.create(table)
     await world.switch_off(table)
     assert ((await loaded(world, table)).table.skip_reason or "").startswith("switched off: ")
 
 
-async def test_an_unchanged_table_is_not_sent_again(world: World) -> None:
+async def test_unchanged_table_is_not_sent_again(world: World) -> None:
     table = named(world, "orders")
     await world.create(table)
     first = await loaded(world, table)
@@ -156,20 +156,20 @@ async def test_an_unchanged_table_is_not_sent_again(world: World) -> None:
 
 
 @pytest.mark.parametrize("known", ["", "made-up", '"made-up"'])
-async def test_an_unknown_entity_tag_is_answered_in_full(world: World, known: str) -> None:
+async def test_unknown_etag_is_answered_in_full(world: World, known: str) -> None:
     table = named(world, "orders")
     await world.create(table)
     assert isinstance(await world.catalog.load(table, known), Loaded)
 
 
-async def test_what_is_not_there_is_missing_and_not_listed(world: World) -> None:
+async def test_unknown_table_is_missing_and_not_listed(world: World) -> None:
     for table in (named(world, "nothing"), named(world, "nothing", "nowhere")):
         assert await world.catalog.load(table, None) == NoSuchTable()
         assert not await world.catalog.is_listed(table)
 
 
 @listable
-async def test_a_table_is_listed_in_its_own_namespace_only(world: World) -> None:
+async def test_table_is_listed_in_its_own_namespace_only(world: World) -> None:
     await world.create_namespace("inner")
     await world.create(named(world, "orders", "inner"))
     assert await world.catalog.is_listed(named(world, "orders", "inner"))
@@ -178,7 +178,7 @@ async def test_a_table_is_listed_in_its_own_namespace_only(world: World) -> None
 
 
 @listable
-async def test_every_table_of_every_namespace_is_found(world: World) -> None:
+async def test_tables_of_all_namespaces_are_listed(world: World) -> None:
     await world.create_namespace("inner")
     await world.create_namespace("inner", "most")
     for level in range(3):
@@ -194,7 +194,7 @@ async def test_every_table_of_every_namespace_is_found(world: World) -> None:
 
 
 @listable
-async def test_a_walk_survives_a_namespace_that_vanishes(world: World) -> None:
+async def test_listing_survives_a_namespace_that_vanishes(world: World) -> None:
     both = [named(world, "t", "left"), named(world, "t", "right")]
     for table in both:
         await world.create_namespace(table.namespace[-1])
@@ -212,7 +212,7 @@ async def test_a_walk_survives_a_namespace_that_vanishes(world: World) -> None:
 
 
 @listable
-async def test_a_closed_namespace_is_told_of_once_and_all_others_are_walked(world: World) -> None:
+async def test_forbidden_namespace_is_reported_once_and_others_are_listed(world: World) -> None:
     closed = await world.close_namespace()
     await world.create_namespace("inner")
     expected = [named(world, "t"), named(world, "t", "inner")]
@@ -229,7 +229,7 @@ async def test_a_closed_namespace_is_told_of_once_and_all_others_are_walked(worl
 
 
 @listable
-async def test_what_nobody_wants_is_not_walked(world: World) -> None:
+async def test_skipped_namespace_is_not_listed(world: World) -> None:
     closed = await world.close_namespace()
     for levels in (("inner",), ("inner", "most"), ("innermost",)):
         await world.create_namespace(*levels)
@@ -238,14 +238,14 @@ async def test_what_nobody_wants_is_not_walked(world: World) -> None:
     assert await walked(world, unwanted.__contains__) == [named(world, "t", "innermost")]
 
 
-async def test_names_are_told_apart(world: World) -> None:
+async def test_similar_names_are_distinguished(world: World) -> None:
     tables = {named(world, name): await world.create(named(world, name)) for name in TELLABLE}
     for table, uuid in tables.items():
         assert (await loaded(world, table)).table.uuid == uuid
 
 
 @listable
-async def test_names_are_listed_as_they_are(world: World) -> None:
+async def test_names_are_listed_unchanged(world: World) -> None:
     tables = [named(world, name) for name in TELLABLE]
     for table in tables:
         await world.create(table)
@@ -254,7 +254,7 @@ async def test_names_are_listed_as_they_are(world: World) -> None:
 
 @listable
 @pytest.mark.parametrize("name", AMBIGUOUS)
-async def test_an_ambiguous_name_is_answered_or_refused_but_never_mistaken(world: World, name: str) -> None:
+async def test_ambiguous_name_is_answered_or_refused_but_never_confused(world: World, name: str) -> None:
     await world.create_namespace("a")
     for other in ("50", "b", "a"):
         await world.create(named(world, other))
@@ -270,7 +270,7 @@ async def test_an_ambiguous_name_is_answered_or_refused_but_never_mistaken(world
 
 
 @listable
-async def test_namespaces_with_unusual_names_are_walked(world: World) -> None:
+async def test_namespaces_with_unusual_names_are_listed(world: World) -> None:
     expected = [named(world, "t", level) for level in ("a b", "ü", "a_b", "x+y")]
     for table in expected:
         await world.create_namespace(*table.namespace[1:])
@@ -280,7 +280,7 @@ async def test_namespaces_with_unusual_names_are_walked(world: World) -> None:
         assert isinstance(await world.catalog.load(table, None), Loaded)
 
 
-async def test_many_ask_at_once(world: World) -> None:
+async def test_concurrent_loads_get_their_own_answers(world: World) -> None:
     tables = [named(world, f"t{number}") for number in range(8)]
     uuids = {table: await world.create(table) for table in tables}
     found: list[tuple[TableIdentifier, str | None]] = []
@@ -299,7 +299,7 @@ async def test_many_ask_at_once(world: World) -> None:
 
 
 @listable
-async def test_namespace_by_namespace_the_same_tables_are_found(world: World) -> None:
+async def test_listing_by_namespace_finds_the_same_tables(world: World) -> None:
     catalog = world.catalog
     assert isinstance(catalog, NamespaceLister)
     await world.create_namespace("deep")
@@ -316,7 +316,7 @@ async def test_namespace_by_namespace_the_same_tables_are_found(world: World) ->
 
 
 @listable
-async def test_a_namespace_that_is_not_there_has_nothing(world: World) -> None:
+async def test_missing_namespace_is_empty(world: World) -> None:
     catalog = world.catalog
     assert isinstance(catalog, NamespaceLister)
     assert [table async for table in catalog.tables_in((world.space, "gone"))] == []
@@ -324,7 +324,7 @@ async def test_a_namespace_that_is_not_there_has_nothing(world: World) -> None:
 
 
 @listable
-async def test_a_closed_namespace_is_this_one_s_trouble_alone(world: World) -> None:
+async def test_forbidden_namespace_has_table_scope(world: World) -> None:
     catalog = world.catalog
     assert isinstance(catalog, NamespaceLister)
     closed = (world.space, await world.close_namespace())

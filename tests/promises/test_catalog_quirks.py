@@ -47,7 +47,7 @@ def holding() -> list[str]:
 
 
 @pytest.mark.parametrize("name", QUIRKS)
-async def test_a_catalog_with_a_quirk_is_refused_with_a_reason_or_right(name: str) -> None:
+async def test_catalog_with_a_quirk_is_refused_or_correct(name: str) -> None:
     result = _seen[name] = await measured(QUIRKS[name])
     assert outcome(result) is QUIRKS[name].outcome, result
     assert all(len(why) > 10 for why in (*result.refused.values(), *result.withheld.values())), "each has a reason"
@@ -57,7 +57,7 @@ async def test_a_catalog_with_a_quirk_is_refused_with_a_reason_or_right(name: st
 
 
 @pytest.mark.parametrize("name", holding())
-async def test_every_promise_holds_on_a_catalog_with_a_quirk(name: str) -> None:
+async def test_contracts_hold_on_a_catalog_with_a_quirk(name: str) -> None:
     quirk = QUIRKS[name]
     async with opened(quirk) as (server, adapter):
         for title, promise in promises().items():
@@ -66,7 +66,7 @@ async def test_every_promise_holds_on_a_catalog_with_a_quirk(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", QUIRKS)
-async def test_no_sweep_of_a_catalog_with_a_quirk_takes_a_live_table_for_gone(name: str) -> None:
+async def test_sweep_of_a_catalog_with_a_quirk_misses_no_live_table(name: str) -> None:
     clock = HandClock()
     inbox = Noting(clock)
     ground = Ground(inbox, clock)
@@ -83,7 +83,7 @@ async def test_no_sweep_of_a_catalog_with_a_quirk_takes_a_live_table_for_gone(na
     assert inbox.noted == [], "nothing differs"
 
 
-async def test_the_page_says_what_comes_of_each_quirk() -> None:
+async def test_page_matches_the_outcome_of_each_quirk() -> None:
     for name, quirk in QUIRKS.items():
         if name not in _seen:
             _seen[name] = await measured(quirk)

@@ -79,7 +79,7 @@ def of(seq: int, table: Table, birth: TableOrigin | None = None, uuid: str | Non
     return ReportedChange(seq, table.metadata_location, uuid, birth)
 
 
-async def test_nobody_can_list_it_and_it_says_so(ground: Ground) -> None:
+async def test_listing_reports_the_root_namespace_as_unlisted(ground: Ground) -> None:
     found = [one async for one in ground.catalog.tables()]
     assert [one.namespace for one in found if isinstance(one, UnlistedNamespace)] == [()]
     assert len(found) == 1
@@ -88,11 +88,11 @@ async def test_nobody_can_list_it_and_it_says_so(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("known", [None, EventHistory()])
-async def test_nothing_told_is_a_table_that_is_missing(ground: Ground, known: EventHistory | None) -> None:
+async def test_table_without_events_is_missing(ground: Ground, known: EventHistory | None) -> None:
     assert await ground.catalog.load(NAME, None, known) == NoSuchTable()
 
 
-async def test_an_answer_is_what_the_newest_file_says_and_what_to_be_given_next(ground: Ground) -> None:
+async def test_answer_has_the_newest_file_and_the_next_history(ground: Ground) -> None:
     versions = ground.versions("a", 3)
     answer = await ground.catalog.load(NAME, None, told(of(1, versions[0], TableOrigin.CREATE), of(2, versions[2])))
     assert isinstance(answer, Loaded)
@@ -111,14 +111,14 @@ async def loaded(ground: Ground, known: EventHistory) -> Loaded:
     return answer
 
 
-async def test_one_file_is_opened_of_many_that_its_log_names(ground: Ground) -> None:
+async def test_files_in_the_log_of_the_newest_file_are_not_opened(ground: Ground) -> None:
     versions = ground.versions("a", 10)
     tellings = [of(seq, version) for seq, version in enumerate(reversed(versions), start=1)]
     assert (await loaded(ground, told(*tellings))).table == versions[-1]
     assert ground.store.opened == {versions[-1].metadata_location: 1}
 
 
-async def test_an_unchanged_answer_opens_nothing(ground: Ground) -> None:
+async def test_unchanged_table_opens_no_file(ground: Ground) -> None:
     versions = ground.versions("a", 1)
     etag = (await loaded(ground, told(of(1, versions[0])))).etag
     known = told(tables=(TableHistory("a", versions[0].metadata_location, 1, 1),))
@@ -128,14 +128,14 @@ async def test_an_unchanged_answer_opens_nothing(ground: Ground) -> None:
     assert not ground.store.opened
 
 
-async def test_a_file_is_opened_once_though_a_publish_asks_twice(ground: Ground) -> None:
+async def test_repeated_load_opens_a_file_once(ground: Ground) -> None:
     (version,) = ground.versions("a", 1)
     for _ in range(3):
         await loaded(ground, told(of(1, version)))
     assert ground.store.opened.total() == 1
 
 
-async def test_so_many_files_are_remembered_and_no_more(ground: Ground) -> None:
+async def test_cache_has_a_limited_number_of_files(ground: Ground) -> None:
     versions = ground.versions("a", MAX_CACHED_FILES + 1, log=0)
     for version in (*versions, versions[-1], versions[0]):
         await loaded(ground, told(of(1, version)))
@@ -143,7 +143,7 @@ async def test_so_many_files_are_remembered_and_no_more(ground: Ground) -> None:
     assert ground.store.opened[versions[-1].metadata_location] == 1
 
 
-async def test_of_long_logs_so_many_entries_are_remembered_and_no_more(ground: Ground) -> None:
+async def test_cache_has_a_limited_number_of_log_entries(ground: Ground) -> None:
     entries = tuple(f"{AT}/metadata/{number}.metadata.json" for number in range(MAX_CACHED_LOG_ENTRIES))
     versions = [replace(version, metadata_log=entries) for version in ground.versions("a", 2)]
     for version in (*versions, versions[-1], versions[0]):
@@ -152,26 +152,26 @@ async def test_of_long_logs_so_many_entries_are_remembered_and_no_more(ground: G
     assert opened[0] > opened[1], "the younger alone was still known"
 
 
-async def test_by_its_log_an_older_one_is_known_whatever_it_is_called(ground: Ground) -> None:
+async def test_metadata_log_orders_files_regardless_of_names(ground: Ground) -> None:
     versions = ground.versions("a", 3, named="x{}")
     known = told(of(9, versions[1]), tables=(TableHistory("a", versions[2].metadata_location, 2, 1),))
     assert (await loaded(ground, known)).table == versions[2]
     assert (await loaded(ground, told(of(1, versions[2]), of(2, versions[0])))).table == versions[2]
 
 
-async def test_of_an_unknown_order_the_one_told_last_counts(ground: Ground) -> None:
+async def test_last_reported_file_wins_if_the_order_is_unknown(ground: Ground) -> None:
     versions = ground.versions("a", 3, log=0, named="x{}")
     assert (await loaded(ground, told(of(1, versions[2]), of(2, versions[0])))).table == versions[0]
     gone = told(of(2, versions[0]), tables=(TableHistory("a", f"{AT}/metadata/gone.metadata.json", 1, 1),))
     assert (await loaded(ground, gone)).table == versions[0]
 
 
-async def test_whose_a_file_is_the_file_says_and_not_the_event(ground: Ground) -> None:
+async def test_uuid_comes_from_the_file_and_not_from_the_event(ground: Ground) -> None:
     (version,) = ground.versions("a", 1)
     assert (await loaded(ground, told(of(1, version, uuid="b")))).table == version
 
 
-async def test_a_commit_of_another_table_is_remembered_until_its_birth_is_told(ground: Ground) -> None:
+async def test_commit_of_another_table_waits_for_its_create_event(ground: Ground) -> None:
     (first,), others = ground.versions("a", 1), ground.versions("b", 3, log=0)
     answer = await loaded(ground, told(of(1, first, TableOrigin.CREATE), of(2, others[2])))
     assert answer.table == first
@@ -180,7 +180,7 @@ async def test_a_commit_of_another_table_is_remembered_until_its_birth_is_told(g
     assert (await loaded(ground, known)).table == others[2]
 
 
-async def test_what_is_known_to_be_over_is_not_opened(ground: Ground) -> None:
+async def test_files_of_ended_tables_are_not_opened(ground: Ground) -> None:
     (first,), (other,) = ground.versions("a", 1), ground.versions("b", 1)
     over = (TableHistory("a", first.metadata_location, 1, 1, 2), TableHistory("b", other.metadata_location, 3, 3))
     late = ReportedChange(4, f"{AT}/metadata/00007-purged.metadata.json", "a")
@@ -188,7 +188,7 @@ async def test_what_is_known_to_be_over_is_not_opened(ground: Ground) -> None:
     assert list(ground.store.opened) == [other.metadata_location]
 
 
-async def test_an_end_is_missing(ground: Ground) -> None:
+async def test_ended_table_is_missing(ground: Ground) -> None:
     (version,) = ground.versions("a", 1)
     ended = told(of(1, version), ReportedChange(2, is_end=True))
     assert await ground.catalog.load(NAME, None, ended) == NoSuchTable()
@@ -207,7 +207,7 @@ async def test_an_end_is_missing(ground: Ground) -> None:
         (f"{AT}/metadata/00009-missing.metadata.json", None),
     ],
 )
-async def test_what_cannot_be_read_is_told_and_keeps_nothing_else(
+async def test_unreadable_file_is_reported_and_blocks_no_other(
     ground: Ground, location: str, reason: DeadLetterReason | None
 ) -> None:
     (version,) = ground.versions("a", 1)
@@ -228,7 +228,7 @@ async def test_what_cannot_be_read_is_told_and_keeps_nothing_else(
     assert answer.applied.history.reported_changes == ()
 
 
-async def test_what_a_row_was_given_up_with_stands_back_for_news_alone(ground: Ground) -> None:
+async def test_doubtful_change_yields_only_to_a_newer_change(ground: Ground) -> None:
     first, second = ground.versions("a", 2)
     bad = ReportedChange(2, "http://nowhere/1.metadata.json", is_doubtful=True)
     tables = (TableHistory("a", first.metadata_location, 1, 1),)
@@ -248,7 +248,7 @@ async def test_what_a_row_was_given_up_with_stands_back_for_news_alone(ground: G
     ],
     ids=["of a lower number", "of a table that ended"],
 )
-async def test_a_file_that_most_likely_was_deleted_is_not_waited_for(ground: Ground, late: ReportedChange) -> None:
+async def test_likely_deleted_file_is_not_waited_for(ground: Ground, late: ReportedChange) -> None:
     versions = ground.versions("a", 4)
     tables = (TableHistory("a", versions[3].metadata_location, 5, 5),)
     answer = await loaded(ground, EventHistory(tables, 4, (late,)))
@@ -256,7 +256,7 @@ async def test_a_file_that_most_likely_was_deleted_is_not_waited_for(ground: Gro
     assert answer.applied.unapplied == ()
 
 
-async def test_a_store_that_is_away_is_no_tables_trouble(ground: Ground) -> None:
+async def test_store_outage_has_store_scope(ground: Ground) -> None:
     (version,) = ground.versions("a", 1)
     ground.store.away = True
     with pytest.raises(Transient) as caught:
@@ -265,13 +265,13 @@ async def test_a_store_that_is_away_is_no_tables_trouble(ground: Ground) -> None
 
 
 @pytest.mark.parametrize("name", ["00000-x.gz.metadata.json", "00000-x.metadata.json.gz", "00000-x.metadata.json"])
-async def test_a_compressed_file_is_known_by_its_content(ground: Ground, name: str) -> None:
+async def test_gzip_is_detected_by_content(ground: Ground, name: str) -> None:
     table = Table("a", AT, f"{AT}/metadata/{name}", (), 7, 8)
     ground.store.files[table.metadata_location] = gzip.compress(metadata(table))
     assert (await loaded(ground, told(of(1, table)))).table == table
 
 
-async def test_spellings_of_one_location_are_one(ground: Ground) -> None:
+async def test_spellings_of_a_location_are_equal(ground: Ground) -> None:
     (version,) = ground.versions("a", 1)
     spelled = version.metadata_location.replace("s3:", "s3a:")
     known = (TableHistory("a", version.metadata_location, 1, 1),)

@@ -23,14 +23,14 @@ def now(work: Coroutine[Any, Any, T]) -> T:
     return run_synchronously(work)
 
 
-def test_what_is_not_there_is_nothing_and_no_error(ground: Ground) -> None:
+def test_missing_file_is_not_an_error(ground: Ground) -> None:
     assert now(ground.files.read(ground.key, 10)) is None
     assert now(ground.files.list(ground.folder, 10)) == []
     assert now(ground.files.size(ground.key)) is None
     assert not now(ground.files.is_folder(ground.folder.rstrip("/")))
 
 
-def test_a_file_is_read_from_any_place_as_far_as_it_goes(ground: Ground) -> None:
+def test_file_is_read_from_any_offset(ground: Ground) -> None:
     ground.plant(ground.key, b"0123456789")
     assert now(ground.files.read(ground.key, 100)) == b"0123456789"
     assert now(ground.files.read(ground.key, 10)) == b"0123456789"
@@ -42,14 +42,14 @@ def test_a_file_is_read_from_any_place_as_far_as_it_goes(ground: Ground) -> None
     assert now(ground.files.size(ground.key)) == 10
 
 
-def test_an_empty_file_is_a_file(ground: Ground) -> None:
+def test_empty_file_exists(ground: Ground) -> None:
     ground.plant(ground.key, b"")
     assert now(ground.files.read(ground.key, 10)) == b""
     assert now(ground.files.size(ground.key)) == 0
     assert now(ground.files.list(ground.folder, 10)) == [ground.key]
 
 
-def test_a_folder_is_no_file(ground: Ground) -> None:
+def test_folder_is_not_a_file(ground: Ground) -> None:
     ground.plant(ground.key, b"1")
     folder = ground.folder.rstrip("/")
     assert now(ground.files.size(folder)) is None
@@ -57,7 +57,7 @@ def test_a_folder_is_no_file(ground: Ground) -> None:
     assert not now(ground.files.is_folder(ground.key))
 
 
-def test_a_listing_is_in_order_and_ends_at_its_limit(ground: Ground) -> None:
+def test_listing_is_sorted_and_limited(ground: Ground) -> None:
     names = ["b.ver", "a_b.ver", "B.ver", "a%5Fb.ver", "a.ver", "ä.ver"]
     for name in names:
         ground.plant(ground.folder + name, b"")
@@ -66,7 +66,7 @@ def test_a_listing_is_in_order_and_ends_at_its_limit(ground: Ground) -> None:
     assert now(ground.files.list(ground.folder, 2)) == expected[:2]
 
 
-def test_a_listing_shows_the_files_of_one_folder_alone(ground: Ground) -> None:
+def test_listing_covers_one_folder_only(ground: Ground) -> None:
     metadata = ground.folder.removesuffix("_sfn/")
     for key in (ground.key, f"{metadata}version-hint.text", f"{metadata}_sfn_other.ver", f"{ground.folder}deep/x.ver"):
         ground.plant(key, b"1")
@@ -74,7 +74,7 @@ def test_a_listing_shows_the_files_of_one_folder_alone(ground: Ground) -> None:
     assert files == [ground.key]
 
 
-def test_a_listing_is_never_an_old_one(ground: Ground) -> None:
+def test_listing_is_not_cached(ground: Ground) -> None:
     ground.plant(ground.key, b"1")
     now(ground.files.list(ground.folder, 10))
     ground.plant(f"{ground.folder}a.ver", b"1")
@@ -84,7 +84,7 @@ def test_a_listing_is_never_an_old_one(ground: Ground) -> None:
 @pytest.mark.parametrize(
     "name", ["a_b", "a%5Fb", "%2E%2e%2F", "sp ace", "größe_表_🧊", "a" * 100 + "~" + "b" * 99, "~", "%"]
 )
-def test_a_key_is_taken_to_the_letter(ground: Ground, name: str) -> None:
+def test_special_characters_in_keys_are_preserved(ground: Ground, name: str) -> None:
     key = f"{ground.folder}{name}.ver"
     ground.plant(key, name.encode())
     assert now(ground.files.read(key, 1_000)) == name.encode()

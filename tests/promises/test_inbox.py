@@ -33,7 +33,7 @@ from tests.promises.inboxes import PLENTY, TERMS, Ground, pointer, subjects, tab
 ORDERS, RETURNS = table("orders"), table("returns")
 
 
-async def test_ten_thousand_hints_are_one_row_with_the_highest_floor(ground: Ground) -> None:
+async def test_ten_thousand_notifications_are_one_job_with_the_newest_location(ground: Ground) -> None:
     hints = [
         Notification(ORDERS, "etl", f"e{number}", min_metadata_location=pointer(number)) for number in range(10_000)
     ]
@@ -46,13 +46,13 @@ async def test_ten_thousand_hints_are_one_row_with_the_highest_floor(ground: Gro
     assert await ground.claims() == []
 
 
-async def test_what_cannot_be_compared_counts_as_the_floor_told_last(ground: Ground) -> None:
+async def test_last_location_wins_if_locations_cannot_be_compared(ground: Ground) -> None:
     for floor in ("s3://lake/orders/b.json", "s3://lake/orders/a.json"):
         await ground.inbox.put([Notification(ORDERS, min_metadata_location=floor)])
     assert (await ground.claim()).pending.min_metadata_location == "s3://lake/orders/a.json"
 
 
-async def test_all_that_hints_said_is_wished_for(ground: Ground) -> None:
+async def test_notifications_merge_into_one_pending_change(ground: Ground) -> None:
     await ground.inbox.put(
         [Notification(ORDERS, min_metadata_location=pointer(3)), Notification(ORDERS, drop=True, purge=True)]
     )
@@ -63,7 +63,7 @@ async def test_all_that_hints_said_is_wished_for(ground: Ground) -> None:
     )
 
 
-async def test_an_event_is_taken_once(ground: Ground) -> None:
+async def test_event_is_accepted_once(ground: Ground) -> None:
     assert await ground.inbox.put([Notification(ORDERS, "etl", "e1")]) == PutResult(1, 0)
     await ground.settle(await ground.claim(), ground.done())
     assert await ground.inbox.put([Notification(ORDERS, "etl", "e1"), Notification(ORDERS, "etl", "e1")]) == PutResult(
@@ -72,28 +72,28 @@ async def test_an_event_is_taken_once(ground: Ground) -> None:
     assert await ground.claims() == []
 
 
-async def test_an_event_is_taken_once_of_those_that_come_together(ground: Ground) -> None:
+async def test_repeated_event_in_one_put_is_accepted_once(ground: Ground) -> None:
     hints = [Notification(ORDERS, "etl", "e1"), Notification(RETURNS, "etl", "e1"), Notification(RETURNS, "etl", "e2")]
     assert await ground.inbox.put(hints) == PutResult(2, 1)
     assert sorted(subjects(await ground.claims())) == ["prod:sales.orders", "prod:sales.returns"]
 
 
-async def test_senders_number_their_events_each_for_itself(ground: Ground) -> None:
+async def test_event_ids_are_unique_per_sender(ground: Ground) -> None:
     assert await ground.inbox.put([Notification(ORDERS, "etl", "e1")]) == PutResult(1, 0)
     assert await ground.inbox.put([Notification(ORDERS, "polaris", "e1")]) == PutResult(1, 0, 1)
 
 
-async def test_an_event_without_an_id_is_never_a_duplicate(ground: Ground) -> None:
+async def test_event_without_an_id_is_never_a_duplicate(ground: Ground) -> None:
     assert await ground.inbox.put([Notification(ORDERS, "etl"), Notification(ORDERS, "etl")]) == PutResult(2, 0, 1)
     assert await ground.inbox.put([Notification(ORDERS, "etl")]) == PutResult(1, 0, 1)
 
 
-async def test_nothing_is_put_by_an_empty_put(ground: Ground) -> None:
+async def test_empty_put_changes_nothing(ground: Ground) -> None:
     assert await ground.inbox.put([]) == PutResult(0, 0)
     assert await ground.claims() == []
 
 
-async def test_many_who_put_at_once_are_each_told_their_own(ground: Ground) -> None:
+async def test_concurrent_puts_get_their_own_results(ground: Ground) -> None:
     taken: dict[int, PutResult] = {}
 
     async def put(number: int) -> None:
@@ -107,7 +107,7 @@ async def test_many_who_put_at_once_are_each_told_their_own(ground: Ground) -> N
     assert len(await ground.known()) == 60
 
 
-async def test_a_hint_does_not_bring_a_retry_forward(ground: Ground) -> None:
+async def test_notification_does_not_bring_a_retry_forward(ground: Ground) -> None:
     await ground.settled(ORDERS, Retry(ground.after(60), "its bucket is away"))
     await ground.hint(ORDERS)
     ground.clock.turn(59)
@@ -116,7 +116,7 @@ async def test_a_hint_does_not_bring_a_retry_forward(ground: Ground) -> None:
     assert (await ground.claim()).attempt == 2
 
 
-async def test_what_was_given_up_long_ago_is_looked_at_with_the_first_that_is_told_of_it(ground: Ground) -> None:
+async def test_first_notification_retries_an_old_dead_job_at_once(ground: Ground) -> None:
     await ground.settled(
         ORDERS, DeadLettered(DeadLetterReason.PERMANENT, "it can't be", recheck_at=ground.after(86_400))
     )
@@ -132,13 +132,13 @@ async def test_what_was_given_up_long_ago_is_looked_at_with_the_first_that_is_to
     assert subjects(await ground.claims()) == ["prod:sales.orders"]
 
 
-async def test_a_hint_brings_forward_what_waits_without_a_failure(ground: Ground) -> None:
+async def test_notification_brings_a_rescheduled_job_forward(ground: Ground) -> None:
     await ground.settled(ORDERS, Rescheduled(ground.after(60), "replicas lag"))
     await ground.hint(ORDERS)
     assert (await ground.claim()).attempt == 1
 
 
-async def test_a_hint_does_not_put_off_what_is_overdue(ground: Ground) -> None:
+async def test_notification_does_not_delay_an_overdue_job(ground: Ground) -> None:
     await ground.hint(ORDERS)
     ground.clock.turn(10)
     await ground.hint(RETURNS)
@@ -147,7 +147,7 @@ async def test_a_hint_does_not_put_off_what_is_overdue(ground: Ground) -> None:
     assert subjects(await ground.claims()) == ["prod:sales.orders", "prod:sales.returns"]
 
 
-async def test_no_hint_shortens_the_pause_between_publishes(ground: Ground) -> None:
+async def test_notification_does_not_shorten_the_pause_between_publishes(ground: Ground) -> None:
     paused = PublishResult(not_before=ground.after(30))
     await ground.settled(ORDERS, Done(ground.after(3600), paused))
     await ground.hint(ORDERS)
@@ -166,14 +166,14 @@ BESIDE = [
 
 
 @pytest.mark.parametrize("reason", BESIDE)
-async def test_a_hint_brings_back_at_once_what_waits_for_others(ground: Ground, reason: DeadLetterReason) -> None:
+async def test_notification_retries_a_blocked_table_at_once(ground: Ground, reason: DeadLetterReason) -> None:
     await ground.settled(ORDERS, DeadLettered(reason, "somebody must act"))
     assert await ground.claims() == []
     await ground.hint(ORDERS)
     assert subjects(await ground.claims()) == ["prod:sales.orders"]
 
 
-async def test_a_hint_brings_back_a_dead_row_after_the_longest_pause_with_its_attempts(ground: Ground) -> None:
+async def test_notification_retries_a_dead_job_after_the_longest_backoff(ground: Ground) -> None:
     await ground.settled(ORDERS, DeadLettered(DeadLetterReason.EXHAUSTED, "too often"))
     await ground.hint(ORDERS)
     ground.clock.turn(TERMS.retry_cap.total_seconds() - 1)
@@ -183,14 +183,14 @@ async def test_a_hint_brings_back_a_dead_row_after_the_longest_pause_with_its_at
     assert (await ground.claim()).attempt == 2
 
 
-async def test_a_held_hint_holds_its_table(ground: Ground) -> None:
+async def test_notification_can_hold_its_table(ground: Ground) -> None:
     await ground.inbox.put([Notification(ORDERS, hold_drops=True)])
     claim = await ground.claim()
     assert claim.table_state.on_hold
     assert claim.pending == PendingChange()
 
 
-async def test_a_held_hint_holds_a_table_that_is_just_being_published(ground: Ground) -> None:
+async def test_notification_can_hold_a_table_during_its_publish(ground: Ground) -> None:
     await ground.hint(ORDERS)
     claim = await ground.claim()
     await ground.inbox.put([Notification(ORDERS, hold_drops=True)])
@@ -198,20 +198,20 @@ async def test_a_held_hint_holds_a_table_that_is_just_being_published(ground: Gr
     assert (await ground.claim()).table_state.on_hold
 
 
-async def test_a_publish_that_let_go_of_a_table_is_believed(ground: Ground) -> None:
+async def test_publish_can_end_a_hold(ground: Ground) -> None:
     await ground.inbox.put([Notification(ORDERS, hold_drops=True)])
     await ground.settle(await ground.claim(), Done(ground.now, PublishResult(TableState(has_settled=True))))
     assert not (await ground.claim()).table_state.on_hold
 
 
-async def test_a_catalog_is_a_row_as_a_table_is(ground: Ground) -> None:
+async def test_notifications_of_a_catalog_are_one_job(ground: Ground) -> None:
     await ground.inbox.put([Notification(CatalogName("prod")), Notification(CatalogName("prod"))])
     claim = await ground.claim()
     assert claim.subject == CatalogName("prod")
     assert await ground.known() == []
 
 
-async def test_the_bell_rings_for_a_put_and_for_a_settle(ground: Ground) -> None:
+async def test_put_and_settle_wake_the_worker(ground: Ground) -> None:
     await ground.hint(ORDERS)
     claim = await ground.claim()
     with anyio.move_on_after(0.05) as silence:
@@ -225,7 +225,7 @@ async def test_the_bell_rings_for_a_put_and_for_a_settle(ground: Ground) -> None
         await ground.inbox.wait(None)
 
 
-async def test_a_hint_whose_row_was_due_already_rings_no_bell(ground: Ground) -> None:
+async def test_notification_of_a_due_job_does_not_wake_the_worker(ground: Ground) -> None:
     await ground.hint(ORDERS)
     await ground.claims(Capacity(total=0, live=0, sweeps=0))
     await ground.hint(ORDERS)
@@ -234,7 +234,7 @@ async def test_a_hint_whose_row_was_due_already_rings_no_bell(ground: Ground) ->
     assert silence.cancelled_caught
 
 
-async def test_what_is_put_while_a_claim_runs_still_rings(ground: Ground) -> None:
+async def test_put_during_a_claim_wakes_the_worker(ground: Ground) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ground.claims)
         await anyio.lowlevel.checkpoint()
@@ -243,7 +243,7 @@ async def test_what_is_put_while_a_claim_runs_still_rings(ground: Ground) -> Non
         await ground.inbox.wait(None)
 
 
-async def test_a_caller_that_goes_away_takes_no_ring_with_it(ground: Ground) -> None:
+async def test_cancelled_put_does_not_lose_a_wakeup(ground: Ground) -> None:
     await ground.claims()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ground.hint, ORDERS)
@@ -254,7 +254,7 @@ async def test_a_caller_that_goes_away_takes_no_ring_with_it(ground: Ground) -> 
         await ground.inbox.wait(None)
 
 
-async def test_a_wait_ends_at_its_time(ground: Ground) -> None:
+async def test_wait_ends_at_its_deadline(ground: Ground) -> None:
     await ground.claims()
     with anyio.fail_after(5):
         await ground.inbox.wait(ground.now + timedelta(seconds=0.01))
@@ -273,19 +273,19 @@ async def superseded(ground: Ground) -> int:
     return (await ground.inbox.put([Notification(ORDERS)])).coalesced
 
 
-async def test_a_hint_joins_one_that_waits(ground: Ground) -> None:
+async def test_notification_coalesces_with_a_waiting_one(ground: Ground) -> None:
     assert await ground.inbox.put([Notification(ORDERS), Notification(RETURNS), Notification(ORDERS)]) == PutResult(
         3, 0, 1
     )
     assert await ground.inbox.put([Notification(ORDERS)]) == PutResult(1, 0, 1)
 
 
-async def test_a_duplicate_joins_nothing(ground: Ground) -> None:
+async def test_duplicate_does_not_coalesce(ground: Ground) -> None:
     await ground.inbox.put([Notification(ORDERS, "etl", "e1")])
     assert await ground.inbox.put([Notification(ORDERS, "etl", "e1")]) == PutResult(0, 1, 0)
 
 
-async def test_a_hint_that_comes_while_its_row_is_looked_at_has_a_look_of_its_own(ground: Ground) -> None:
+async def test_notification_during_a_check_gets_its_own_check(ground: Ground) -> None:
     await ground.hint(ORDERS)
     claim = await ground.claim()
     assert [await superseded(ground) for _ in range(3)] == [0, 1, 1]
@@ -296,7 +296,7 @@ async def test_a_hint_that_comes_while_its_row_is_looked_at_has_a_look_of_its_ow
 
 
 @pytest.mark.parametrize("outcome", ["done", "later", "dead", "given up"])
-async def test_a_hint_after_all_was_answered_joins_nothing(ground: Ground, outcome: str) -> None:
+async def test_notification_after_a_finished_check_does_not_coalesce(ground: Ground, outcome: str) -> None:
     outcomes: dict[str, Outcome] = {
         "done": ground.done(),
         "later": Rescheduled(ground.after(60), "replicas lag"),
@@ -308,12 +308,14 @@ async def test_a_hint_after_all_was_answered_joins_nothing(ground: Ground, outco
 
 
 @pytest.mark.parametrize("outcome", [Retry, Returned])
-async def test_what_was_not_seen_through_still_waits(ground: Ground, outcome: type[Retry | Returned]) -> None:
+async def test_notification_coalesces_with_a_failed_or_returned_job(
+    ground: Ground, outcome: type[Retry | Returned]
+) -> None:
     await ground.settled(ORDERS, outcome(ground.after(60), "its store is away"))
     assert await superseded(ground) == 1
 
 
-async def test_every_lease_that_runs_out_is_told_once(ground: Ground) -> None:
+async def test_every_expired_lease_is_reported_once(ground: Ground) -> None:
     await ground.hint(ORDERS, RETURNS)
     first, second = await ground.claims()
     ground.clock.turn(LEASE / 2)
@@ -327,7 +329,7 @@ async def test_every_lease_that_runs_out_is_told_once(ground: Ground) -> None:
     assert (await ground.inbox.claim(PLENTY)).expired_leases == 1
 
 
-async def test_a_catalog_that_is_to_be_swept_says_when(ground: Ground) -> None:
+async def test_catalog_status_has_the_time_of_the_next_sweep(ground: Ground) -> None:
     assert await ground.inbox.table_status(CatalogName("few")) is None
     await ground.inbox.reconcile([Notification(CatalogName("few"))], ground.order())
     claim = await ground.claim()
@@ -373,7 +375,7 @@ async def test_a_tables_standing_is_its_whole_story(ground: Ground) -> None:
     assert (standing.attempt, standing.failing_since, standing.due_at) == (1, told, ground.after(9))
 
 
-async def test_the_last_event_is_found_however_often_others_asked_for_a_look_since(ground: Ground) -> None:
+async def test_wakeups_do_not_hide_the_last_event(ground: Ground) -> None:
     async def last(name: TableIdentifier) -> LastEvent | None:
         standing = await ground.inbox.table_status(name)
         assert standing is not None
@@ -401,7 +403,7 @@ async def test_a_last_claim_that_was_well_says_no_why(ground: Ground) -> None:
     assert standing.table_state.live is not None
 
 
-async def test_every_row_of_a_table_is_counted_once(ground: Ground) -> None:
+async def test_every_table_is_counted_in_one_state(ground: Ground) -> None:
     async def counted() -> dict[str, int]:
         figures = await ground.inbox.stats()
         return {state: count for (catalog, state), count in figures.tables.items() if catalog == "prod" and count}

@@ -46,7 +46,7 @@ async def noted(ground: Ground, catalog_id: str) -> str:
     return owner
 
 
-async def test_who_was_noted_last_is_remembered(ground: Ground) -> None:
+async def test_last_recorded_owner_is_returned(ground: Ground) -> None:
     assert await ground.inbox.owner_id("prod") is None
     for catalog_id in ("c0", "c1"):
         await ground.inbox.record_owner("prod", catalog_id)
@@ -54,18 +54,18 @@ async def test_who_was_noted_last_is_remembered(ground: Ground) -> None:
     assert await ground.inbox.owner_id("few") is None
 
 
-async def test_a_catalog_without_files_is_its_own(ground: Ground) -> None:
+async def test_catalog_without_files_is_its_own_owner(ground: Ground) -> None:
     assert await noted(ground, "c0") == "c0"
     assert await noted(ground, "c1") == "c1"
 
 
-async def test_files_of_which_nobody_noted_whose_they_are_are_the_first_ones(ground: Ground) -> None:
+async def test_files_without_catalog_id_belong_to_the_first_owner(ground: Ground) -> None:
     await written(ground, "orders", None)
     assert await noted(ground, "c0") == "c0"
     assert await noted(ground, "c1") == "c0"
 
 
-async def test_files_that_were_written_before_a_move_are_the_old_catalogs(ground: Ground) -> None:
+async def test_files_from_before_a_move_belong_to_the_old_catalog(ground: Ground) -> None:
     await written(ground, "orders", "c0")
     assert await noted(ground, "c0") == "c0"
     assert await noted(ground, "c1") == "c0"
@@ -73,20 +73,20 @@ async def test_files_that_were_written_before_a_move_are_the_old_catalogs(ground
     assert await noted(ground, "c1") == "c0"
 
 
-async def test_a_table_that_the_old_file_blocks_still_has_it(ground: Ground) -> None:
+async def test_file_that_blocks_a_table_belongs_to_the_old_catalog(ground: Ground) -> None:
     await noted(ground, "c0")
     await foreign(ground, "orders", "c0")
     assert await noted(ground, "c1") == "c0"
 
 
-async def test_a_file_of_whoever_was_never_noted_is_nobody_elses_to_give(ground: Ground) -> None:
+async def test_file_of_an_unrecorded_catalog_does_not_change_the_owner(ground: Ground) -> None:
     await noted(ground, "c1")
     await foreign(ground, "orders", "c9")
     await written(ground, "stock", "c1")
     assert await noted(ground, "c1") == "c1"
 
 
-async def test_once_the_last_file_is_taken_over_the_catalog_is_its_own(ground: Ground) -> None:
+async def test_owner_changes_once_the_last_file_is_adopted(ground: Ground) -> None:
     await noted(ground, "c0")
     await foreign(ground, "orders", "c0")
     await written(ground, "stock", "c0")
@@ -96,7 +96,7 @@ async def test_once_the_last_file_is_taken_over_the_catalog_is_its_own(ground: G
     assert await noted(ground, "c1") == "c1"
 
 
-async def test_a_file_that_is_to_be_taken_over_counts_no_more(ground: Ground) -> None:
+async def test_file_with_a_pending_adoption_does_not_count(ground: Ground) -> None:
     await noted(ground, "c0")
     await foreign(ground, "orders", "c0")
     await written(ground, "stock", "c0")
@@ -108,13 +108,13 @@ async def test_a_file_that_is_to_be_taken_over_counts_no_more(ground: Ground) ->
     assert await noted(ground, "c1") == "c1"
 
 
-async def test_a_catalog_that_moved_twice_has_the_files_of_the_move_before(ground: Ground) -> None:
+async def test_files_after_two_moves_belong_to_the_previous_catalog(ground: Ground) -> None:
     await noted(ground, "c0")
     await written(ground, "orders", "c1")
     assert await noted(ground, "c2") == "c1"
 
 
-async def test_nobody_owns_files_that_are_gone(ground: Ground) -> None:
+async def test_removed_files_have_no_owner(ground: Ground) -> None:
     await noted(ground, "c0")
     await written(ground, "orders", "c0")
     await ground.settled(ORDERS, Done(ground.after(60)))
@@ -140,7 +140,7 @@ async def statuses(ground: Ground) -> list[DeadLetterStatus]:
     return [letter.status for letter in await ground.inbox.list_after(DeadLetterFilter(status=None), 0, 1000)]
 
 
-async def test_a_letter_says_whose_it_is_and_when_it_was_opened(ground: Ground) -> None:
+async def test_dead_letter_has_its_subject_and_opening_time(ground: Ground) -> None:
     opened = ground.now
     number = await died(ground)
     ground.clock.turn(60)
@@ -156,7 +156,7 @@ async def test_a_letter_says_whose_it_is_and_when_it_was_opened(ground: Ground) 
     assert (letter.opened_at, letter.changed_at, letter.sender) == (opened, ground.now, None)
 
 
-async def test_letters_are_found_by_each_of_their_marks(ground: Ground) -> None:
+async def test_dead_letters_are_filtered_by_each_attribute(ground: Ground) -> None:
     await died(ground)
     ground.clock.turn(60)
     await died(ground, STOCK, DeadLetterReason.EXHAUSTED)
@@ -177,7 +177,7 @@ async def test_letters_are_found_by_each_of_their_marks(ground: Ground) -> None:
     assert await found(DeadLetterFilter(status=DeadLetterStatus.REPLAYED)) == []
 
 
-async def test_letters_come_page_by_page(ground: Ground) -> None:
+async def test_dead_letters_are_listed_in_pages(ground: Ground) -> None:
     for number in range(5):
         await died(ground, table(f"t{number}"))
     first = await ground.inbox.list_after(DeadLetterFilter(), 0, 2)
@@ -202,7 +202,7 @@ async def test_a_replay_has_the_table_looked_at_and_closes_the_letter(ground: Gr
     assert await ground.inbox.replay([first.id], [], ground.order()) == 0
 
 
-async def test_a_replay_takes_its_turn_behind_what_was_told_since(ground: Ground) -> None:
+async def test_replay_has_background_priority(ground: Ground) -> None:
     numbers = [await died(ground, table(f"t{number}")) for number in range(3)]
     await ground.inbox.replay(numbers, [], ground.order())
     ground.clock.turn(1)
@@ -220,12 +220,12 @@ async def test_a_replay_of_a_held_table_waives_the_brake_once(ground: Ground) ->
     assert (await ground.claim()).table_state.limit_overridden
 
 
-async def test_a_replay_of_any_other_table_waives_nothing(ground: Ground) -> None:
+async def test_replay_of_another_table_overrides_no_limit(ground: Ground) -> None:
     await ground.inbox.replay([await died(ground)], [], ground.order())
     assert not (await ground.claim()).table_state.limit_overridden
 
 
-async def test_a_replay_of_a_table_that_has_no_row_any_more_makes_one(ground: Ground) -> None:
+async def test_forgotten_job_supersedes_its_dead_letter(ground: Ground) -> None:
     number = await died(ground)
     await ground.hint(ORDERS)
     ground.clock.turn(300)
@@ -237,13 +237,13 @@ async def test_a_replay_of_a_table_that_has_no_row_any_more_makes_one(ground: Gr
     assert await statuses(ground) == [DeadLetterStatus.SUPERSEDED]
 
 
-async def test_a_replay_that_fails_again_opens_another_letter(ground: Ground) -> None:
+async def test_failed_replay_opens_another_dead_letter(ground: Ground) -> None:
     await ground.inbox.replay([await died(ground)], [], ground.order())
     await ground.settle(await ground.claim(), DeadLettered(DeadLetterReason.PERMANENT, "still"))
     assert await statuses(ground) == [DeadLetterStatus.REPLAYED, DeadLetterStatus.OPEN]
 
 
-async def test_a_replayed_sweep_is_a_sweep(ground: Ground) -> None:
+async def test_replay_of_a_sweep_is_a_sweep(ground: Ground) -> None:
     await ground.inbox.put([Notification(CatalogName("prod"))])
     await ground.settle(await ground.claim(), DeadLettered(DeadLetterReason.PERMANENT, "why"))
     (letter,) = await ground.inbox.list_after(DeadLetterFilter(catalog="prod"), 0, 9)
@@ -251,7 +251,7 @@ async def test_a_replayed_sweep_is_a_sweep(ground: Ground) -> None:
     assert (await ground.claim()).subject == CatalogName("prod")
 
 
-async def test_what_is_discarded_is_left_as_it_is(ground: Ground) -> None:
+async def test_discarded_dead_letter_causes_no_attempt(ground: Ground) -> None:
     number = await died(ground)
     assert await ground.inbox.discard([number, number, 99], ground.order()) == 1
     assert await ground.inbox.discard([number], ground.order()) == 0
@@ -269,7 +269,7 @@ async def test_a_request_that_nobody_understood_is_kept_as_it_came(ground: Groun
     assert await ground.inbox.request_of(letter.id + 1) is None
 
 
-async def test_of_too_many_of_one_sender_the_oldest_goes(ground: Ground) -> None:
+async def test_oldest_undecodable_request_of_a_sender_is_evicted(ground: Ground) -> None:
     await ground.inbox.put([UndecodableRequest("other", "/", None, b"", 0, "")])
     await ground.inbox.put([ODD] * MAX_UNDECODABLE_PER_SENDER)
     (oldest,) = await ground.inbox.list_after(DeadLetterFilter(sender="etl"), 0, 1)
@@ -281,7 +281,7 @@ async def test_of_too_many_of_one_sender_the_oldest_goes(ground: Ground) -> None
     assert (await ground.inbox.stats()).dead_letters == {("", "undecodable"): MAX_UNDECODABLE_PER_SENDER + 1}
 
 
-async def test_a_request_that_is_understood_now_is_replayed_as_its_hints(ground: Ground) -> None:
+async def test_replay_of_a_request_queues_its_notifications(ground: Ground) -> None:
     await ground.inbox.put([ODD])
     (letter,) = await ground.inbox.list_after(DeadLetterFilter(), 0, 9)
     assert await ground.inbox.replay([letter.id], [Notification(ORDERS, "etl", "e1")], ground.order()) == 1
@@ -314,7 +314,7 @@ async def test_every_order_is_in_the_audit_log(ground: Ground) -> None:
     assert entries[0].at - entries[-1].at == timedelta(seconds=1)
 
 
-async def test_a_table_that_is_to_adopt_files_is_told_whose(ground: Ground) -> None:
+async def test_adoption_passes_the_catalog_id_to_the_job(ground: Ground) -> None:
     await died(ground, reason=DeadLetterReason.FOREIGN_CATALOG)
     await ground.inbox.adopt([Notification(ORDERS, adopt_catalog_id="c0")], ground.order())
     claim = await ground.claim()
@@ -324,7 +324,7 @@ async def test_a_table_that_is_to_adopt_files_is_told_whose(ground: Ground) -> N
     assert (await ground.claim()).pending.adopt_catalog_id == "c0"
 
 
-async def test_who_retired_stays_so_until_it_is_undone(ground: Ground) -> None:
+async def test_catalog_stays_retired_until_it_is_undone(ground: Ground) -> None:
     await ground.inbox.retire("few", retired=True, command=ground.order())
     await ground.inbox.retire("few", retired=True, command=ground.order())
     assert await ground.inbox.retired_catalogs() == {"few"}
@@ -332,7 +332,7 @@ async def test_who_retired_stays_so_until_it_is_undone(ground: Ground) -> None:
     assert await ground.inbox.retired_catalogs() == frozenset()
 
 
-async def test_files_that_were_written_close_the_letter_whatever_is_waited_for(ground: Ground) -> None:
+async def test_written_files_close_the_dead_letter(ground: Ground) -> None:
     await died(ground)
     ground.clock.turn(300)
     await ground.hint(ORDERS)
@@ -346,7 +346,7 @@ async def test_files_that_were_written_close_the_letter_whatever_is_waited_for(g
     assert (await ground.inbox.stats()).dead_letters == {}
 
 
-async def test_a_brake_tells_how_it_stands(ground: Ground) -> None:
+async def test_drop_limit_state_is_reported(ground: Ground) -> None:
     before = await ground.inbox.drop_limit_state("few")
     assert (before.limit_reached, before.steps, before.limit) == (False, 0, 2)
     await ground.inbox.release("few", ground.order())
@@ -354,7 +354,7 @@ async def test_a_brake_tells_how_it_stands(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("reason", [DeadLetterReason.HELD_DROP, DeadLetterReason.PERMANENT])
-async def test_a_replay_fences_who_is_at_it(ground: Ground, reason: DeadLetterReason) -> None:
+async def test_replay_fences_the_running_worker(ground: Ground, reason: DeadLetterReason) -> None:
     number = await died(ground, reason=reason)
     await ground.hint(ORDERS)
     ground.clock.turn(300)

@@ -48,7 +48,7 @@ async def stolen(ground: Ground) -> tuple[LeasedJob, LeasedJob]:
     return old, await ground.claim()
 
 
-async def test_each_claim_counts_as_an_attempt_before_it_ends(ground: Ground) -> None:
+async def test_claim_counts_as_an_attempt_even_if_its_lease_expires(ground: Ground) -> None:
     old, new = await stolen(ground)
     assert (old.attempt, new.attempt) == (1, 2)
     assert new.failing_since == old.failing_since
@@ -56,7 +56,7 @@ async def test_each_claim_counts_as_an_attempt_before_it_ends(ground: Ground) ->
     assert (await ground.claim()).attempt == 3
 
 
-async def test_a_success_ends_a_row_of_failures(ground: Ground) -> None:
+async def test_success_resets_the_attempts(ground: Ground) -> None:
     await ground.settled(ORDERS, Retry(ground.now, "it failed"))
     await ground.settle(await ground.claim(), Done(ground.now))
     ground.clock.turn(5)
@@ -64,14 +64,14 @@ async def test_a_success_ends_a_row_of_failures(ground: Ground) -> None:
     assert (claim.attempt, claim.failing_since) == (1, ground.now)
 
 
-async def test_what_is_given_back_costs_no_attempt(ground: Ground) -> None:
+async def test_returned_job_costs_no_attempt(ground: Ground) -> None:
     for _ in range(7):
         await ground.settled(ORDERS, Returned(ground.now, "its store is away"))
     claim = await ground.claim()
     assert (claim.attempt, claim.failing_since) == (1, ground.now)
 
 
-async def test_a_leased_row_is_claimed_by_nobody_else(ground: Ground) -> None:
+async def test_leased_job_is_not_claimed_again(ground: Ground) -> None:
     await ground.hint(ORDERS)
     await ground.claim()
     await ground.hint(ORDERS)
@@ -79,7 +79,7 @@ async def test_a_leased_row_is_claimed_by_nobody_else(ground: Ground) -> None:
     assert await ground.claims() == []
 
 
-async def test_a_lease_lasts_as_long_as_it_is_renewed(ground: Ground) -> None:
+async def test_renewed_lease_stays_valid(ground: Ground) -> None:
     await ground.hint(ORDERS)
     claim = await ground.claim()
     for _ in range(3):
@@ -90,7 +90,7 @@ async def test_a_lease_lasts_as_long_as_it_is_renewed(ground: Ground) -> None:
     assert (await ground.claim()).attempt == 2
 
 
-async def test_who_asks_for_more_keeps_what_it_works_on(ground: Ground) -> None:
+async def test_claim_renews_the_leases_in_use(ground: Ground) -> None:
     """Its renewals may be late because the inbox is slow, or the whole process stood still."""
     await ground.hint(ORDERS, RETURNS)
     held, left = await ground.claims()
@@ -102,19 +102,19 @@ async def test_who_asks_for_more_keeps_what_it_works_on(ground: Ground) -> None:
     assert await ground.claims() == []
 
 
-async def test_who_asks_for_more_gets_nothing_back_that_it_lost(ground: Ground) -> None:
+async def test_claim_does_not_restore_a_lost_lease(ground: Ground) -> None:
     old, new = await stolen(ground)
     ground.clock.turn(LEASE)
     claimed = await ground.inbox.claim(PLENTY, [old])
     assert ([claim.attempt for claim in claimed.jobs], claimed.expired_leases) == ([new.attempt + 1], 1)
 
 
-async def test_a_lost_lease_is_missing_from_the_renewed(ground: Ground) -> None:
+async def test_lost_lease_is_not_renewed(ground: Ground) -> None:
     old, new = await stolen(ground)
     assert await ground.inbox.renew([old, new]) == [new]
 
 
-async def test_a_lost_lease_changes_nothing_any_more(ground: Ground) -> None:
+async def test_lost_lease_changes_nothing(ground: Ground) -> None:
     old, new = await stolen(ground)
     step = BackwardStep(StepKind.DROP, "u1", pointer(1))
     assert not await ground.inbox.settle(old, ground.done(), ground.now)
@@ -127,7 +127,7 @@ async def test_a_lost_lease_changes_nothing_any_more(ground: Ground) -> None:
     assert (await ground.claim()).locations == frozenset({AT})
 
 
-async def test_no_claim_of_a_forgotten_row_has_its_successor(ground: Ground) -> None:
+async def test_claim_of_a_forgotten_job_cannot_settle_the_next_one(ground: Ground) -> None:
     """Tokens never repeat: a process that slept through all of it must not settle the new row."""
     await ground.hint(ORDERS)
     old = await ground.claim()
@@ -140,7 +140,7 @@ async def test_no_claim_of_a_forgotten_row_has_its_successor(ground: Ground) -> 
     await ground.settle(new, ground.done())
 
 
-async def test_a_newer_hint_makes_a_row_due_when_its_lease_ends(ground: Ground) -> None:
+async def test_notification_during_a_lease_makes_the_job_due_afterwards(ground: Ground) -> None:
     for outcome in (
         Done(ground.after(3600)),
         Rescheduled(ground.after(60), "replicas lag"),
@@ -157,7 +157,9 @@ async def test_a_newer_hint_makes_a_row_due_when_its_lease_ends(ground: Ground) 
 
 
 @pytest.mark.parametrize("outcome", [Retry, Returned])
-async def test_a_newer_hint_does_not_shorten_a_pause(ground: Ground, outcome: type[Retry | Returned]) -> None:
+async def test_notification_during_a_lease_does_not_shorten_a_pause(
+    ground: Ground, outcome: type[Retry | Returned]
+) -> None:
     await ground.hint(ORDERS)
     claim = await ground.claim()
     await ground.hint(ORDERS)
@@ -167,7 +169,7 @@ async def test_a_newer_hint_does_not_shorten_a_pause(ground: Ground, outcome: ty
     assert (await ground.claim()).pending == PendingChange(is_unspecific=True)
 
 
-async def test_a_wish_outlives_a_later_look_and_no_success(ground: Ground) -> None:
+async def test_pending_change_survives_a_reschedule_but_not_a_success(ground: Ground) -> None:
     await ground.inbox.put([Notification(ORDERS, min_metadata_location=pointer(3))])
     claim = await ground.claim()
     await ground.settle(claim, Rescheduled(ground.now, "replicas lag", replace(claim.pending, is_rechecked=True)))
@@ -177,7 +179,7 @@ async def test_a_wish_outlives_a_later_look_and_no_success(ground: Ground) -> No
     assert (await ground.claim()).pending == PendingChange()
 
 
-async def test_a_failure_keeps_the_wish_and_drops_what_was_remembered(ground: Ground) -> None:
+async def test_failure_preserves_the_pending_change_and_clears_the_cache(ground: Ground) -> None:
     done = ground.done(due=0)
     await ground.settled(ORDERS, replace(done, result=replace(done.result, cache=PublishCache(etag="v1"))))
     await ground.inbox.put([Notification(ORDERS, min_metadata_location=pointer(3))])
@@ -188,14 +190,14 @@ async def test_a_failure_keeps_the_wish_and_drops_what_was_remembered(ground: Gr
     assert (claim.pending.min_metadata_location, claim.cache) == (pointer(3), PublishCache())
 
 
-async def test_the_longest_waiting_is_claimed_first(ground: Ground) -> None:
+async def test_longest_waiting_job_is_claimed_first(ground: Ground) -> None:
     for name in ("c", "a", "b"):
         await ground.hint(table(name))
         ground.clock.turn(1)
     assert subjects(await ground.claims(Capacity(total=2, live=2, sweeps=1))) == ["prod:sales.c", "prod:sales.a"]
 
 
-async def test_no_more_is_claimed_than_there_are_slots(ground: Ground) -> None:
+async def test_claims_do_not_exceed_the_capacity(ground: Ground) -> None:
     await ground.hint(*(table(f"t{number}") for number in range(20)))
     await ground.inbox.put([Notification(CatalogName(f"c{number}")) for number in range(3)])
     assert len(await ground.claims(Capacity(total=5, live=4, sweeps=0))) == 4
@@ -204,7 +206,7 @@ async def test_no_more_is_claimed_than_there_are_slots(ground: Ground) -> None:
     assert len(await ground.claims(replace(PLENTY, per_group={LIVE: 3}))) == 3 + 1
 
 
-async def test_chores_have_room_beside_any_number_of_live_rows(ground: Ground) -> None:
+async def test_background_jobs_have_a_slot_beside_many_live_jobs(ground: Ground) -> None:
     await ground.published(RETURNS, due=0)
     await ground.hint(*(table(f"t{number}") for number in range(50)))
     for _ in range(3):
@@ -215,7 +217,7 @@ async def test_chores_have_room_beside_any_number_of_live_rows(ground: Ground) -
             await ground.settle(claim, ground.done(due=0 if claim.group.priority is Priority.BACKGROUND else 3600))
 
 
-async def test_a_short_lived_table_does_not_wait_behind_a_backlog(ground: Ground) -> None:
+async def test_short_lived_table_does_not_wait_behind_a_backlog(ground: Ground) -> None:
     """That it is one stays known where what is remembered of it is dropped."""
     await ground.published(RETURNS, due=7200, short_lived=True)
     await ground.hint(*(table(f"t{number}") for number in range(1000)))
@@ -227,7 +229,7 @@ async def test_a_short_lived_table_does_not_wait_behind_a_backlog(ground: Ground
     assert (claim.subject, claim.group.priority, len(others)) == (RETURNS, Priority.SHORT_LIVED, 3)
 
 
-async def test_short_lived_tables_take_no_more_than_their_slots(ground: Ground) -> None:
+async def test_short_lived_tables_do_not_exceed_their_slots(ground: Ground) -> None:
     names = [table(f"s{number}") for number in range(5)]
     for name in names:
         await ground.published(name, f"{AT}/{name.name}", due=7200, short_lived=True)
@@ -236,12 +238,12 @@ async def test_short_lived_tables_take_no_more_than_their_slots(ground: Ground) 
     assert Counter(claim.group.priority for claim in claims) == {Priority.SHORT_LIVED: 3, Priority.LIVE: 1}
 
 
-async def test_a_short_lived_table_that_only_time_asks_for_is_a_chore(ground: Ground) -> None:
+async def test_short_lived_table_without_notification_is_a_background_job(ground: Ground) -> None:
     await ground.published(RETURNS, due=0, short_lived=True)
     assert (await ground.claim()).group.priority is Priority.BACKGROUND
 
 
-async def test_a_short_lived_table_that_waits_is_late_like_any_other(ground: Ground) -> None:
+async def test_waiting_short_lived_table_is_overdue(ground: Ground) -> None:
     await ground.published(RETURNS, due=7200, short_lived=True)
     since = ground.now
     await ground.hint(RETURNS)
@@ -249,14 +251,14 @@ async def test_a_short_lived_table_that_waits_is_late_like_any_other(ground: Gro
     assert (await ground.inbox.stats()).oldest_due == {"prod": since}
 
 
-async def test_lanes_take_turns(ground: Ground) -> None:
+async def test_groups_take_turns(ground: Ground) -> None:
     await ground.hint(*(table(f"t{number}", "big") for number in range(100)))
     await ground.hint(*(table(f"t{number}", name) for name in ("small", "tiny") for number in range(2)))
     claims = await ground.claims(Capacity(total=9, live=9, sweeps=0))
     assert Counter(claim.group.catalog for claim in claims) == {"big": 5, "small": 2, "tiny": 2}
 
 
-async def test_of_one_slot_every_lane_gets_its_turn(ground: Ground) -> None:
+async def test_groups_share_a_single_slot(ground: Ground) -> None:
     for name in ("big", "small", "tiny"):
         await ground.hint(*(table(f"t{number}", name) for number in range(9)))
     one = Capacity(total=1, live=1, sweeps=0)
@@ -264,7 +266,7 @@ async def test_of_one_slot_every_lane_gets_its_turn(ground: Ground) -> None:
     assert Counter(claimed) == {"big": 3, "small": 3, "tiny": 3}
 
 
-async def test_a_blocked_lane_holds_up_no_other(ground: Ground) -> None:
+async def test_blocked_group_does_not_delay_others(ground: Ground) -> None:
     await ground.hint(*(table(f"t{number}", "away") for number in range(1000)))
     await ground.hint(ORDERS)
     open_ = replace(PLENTY, per_group={ConcurrencyGroup("away", "", Priority.LIVE): 0})
@@ -273,7 +275,7 @@ async def test_a_blocked_lane_holds_up_no_other(ground: Ground) -> None:
     assert claimed.next_due == ground.after(LEASE)
 
 
-async def test_a_row_moves_to_the_lane_of_its_store_once_that_is_known(ground: Ground) -> None:
+async def test_job_moves_to_the_group_of_its_store(ground: Ground) -> None:
     await ground.hint(ORDERS)
     claim = await ground.claim()
     assert claim.group == LIVE
@@ -285,7 +287,7 @@ async def test_a_row_moves_to_the_lane_of_its_store_once_that_is_known(ground: G
     assert (await ground.claim()).group == ConcurrencyGroup("prod", "s3://lake", Priority.BACKGROUND)
 
 
-async def test_it_is_told_when_the_next_row_falls_due(ground: Ground) -> None:
+async def test_claim_reports_when_the_next_job_is_due(ground: Ground) -> None:
     assert (await ground.inbox.claim(PLENTY)).next_due is None
     await ground.settled(RETURNS, Done(ground.after(50)))
     await ground.settled(ORDERS, Retry(ground.after(20), "it failed"))
@@ -303,7 +305,7 @@ async def test_it_is_told_when_the_next_row_falls_due(ground: Ground) -> None:
 ORDERS, RETURNS = table("orders"), table("returns")
 
 
-async def test_a_row_that_five_processes_did_not_come_back_from_is_poison(ground: Ground) -> None:
+async def test_job_is_poison_after_five_crashes(ground: Ground) -> None:
     await ground.hint(ORDERS)
     for attempt in range(1, TERMS.max_crashes + 1):
         assert (await ground.claim()).attempt == attempt
@@ -314,7 +316,7 @@ async def test_a_row_that_five_processes_did_not_come_back_from_is_poison(ground
     assert letter.attempts == TERMS.max_crashes
 
 
-async def test_poison_is_told_once_and_looked_at_again(ground: Ground) -> None:
+async def test_poison_is_reported_once_and_retried(ground: Ground) -> None:
     """It may only have been beside what ended the process: what was acknowledged must not be stranded."""
     await ground.inbox.put([Notification(ORDERS, min_metadata_location=pointer(3))])
     told: list[NewDeadLetter] = []
@@ -331,7 +333,7 @@ async def test_poison_is_told_once_and_looked_at_again(ground: Ground) -> None:
     assert await ground.open_letters() == []
 
 
-async def test_crashes_count_in_a_row_only(ground: Ground) -> None:
+async def test_only_consecutive_crashes_count(ground: Ground) -> None:
     await ground.hint(ORDERS)
     for _ in range(3):
         for _ in range(TERMS.max_crashes - 1):
@@ -341,7 +343,7 @@ async def test_crashes_count_in_a_row_only(ground: Ground) -> None:
     assert await ground.open_letters() == []
 
 
-async def test_a_catalog_is_never_poison_but_paused(ground: Ground) -> None:
+async def test_crashing_sweep_is_paused_and_never_poison(ground: Ground) -> None:
     """Were it dead, nobody would look at its tables any more."""
     await ground.inbox.put([Notification(CatalogName("prod"))])
     for _ in range(TERMS.max_crashes):
@@ -353,7 +355,7 @@ async def test_a_catalog_is_never_poison_but_paused(ground: Ground) -> None:
     assert (await ground.claim()).subject == CatalogName("prod")
 
 
-async def test_a_crash_of_a_row_that_was_dead_before_opens_no_letter_anew(ground: Ground) -> None:
+async def test_crash_of_a_dead_job_opens_no_second_dead_letter(ground: Ground) -> None:
     await ground.settled(ORDERS, DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on"))
     await ground.hint(ORDERS)
     await ground.claim()
@@ -368,7 +370,7 @@ async def test_a_crash_of_a_row_that_was_dead_before_opens_no_letter_anew(ground
 STOCK = table("stock")
 
 
-async def test_the_most_overdue_row_is_the_oldest_that_something_was_told_of(ground: Ground) -> None:
+async def test_most_overdue_job_has_the_oldest_notification(ground: Ground) -> None:
     await ground.published(STOCK, due=10)
     told = ground.clock.turn(100)
     assert (await ground.inbox.stats()).oldest_due == {}
@@ -381,7 +383,7 @@ async def test_the_most_overdue_row_is_the_oldest_that_something_was_told_of(gro
 
 
 @pytest.mark.parametrize("outcome", [Retry, Returned])
-async def test_a_row_that_fails_waits_since_something_was_told(ground: Ground, outcome: type[Retry | Returned]) -> None:
+async def test_failing_job_is_overdue_since_its_notification(ground: Ground, outcome: type[Retry | Returned]) -> None:
     told = ground.now
     await ground.hint(ORDERS)
     ground.clock.turn(5)
@@ -395,7 +397,7 @@ async def test_a_row_that_fails_waits_since_something_was_told(ground: Ground, o
     assert (await ground.inbox.stats()).oldest_due == {}
 
 
-async def test_a_row_whose_worker_died_waits_since_something_was_told(ground: Ground) -> None:
+async def test_crashed_job_is_overdue_since_its_notification(ground: Ground) -> None:
     told = ground.now
     await ground.hint(ORDERS)
     await ground.claim()
@@ -405,7 +407,7 @@ async def test_a_row_whose_worker_died_waits_since_something_was_told(ground: Gr
 
 
 @pytest.mark.parametrize("outcome", [Retry, Returned])
-async def test_what_is_told_of_a_row_that_fails_waits_since_then(
+async def test_notification_of_a_failing_job_is_overdue_since_its_arrival(
     ground: Ground, outcome: type[Retry | Returned]
 ) -> None:
     await ground.published(ORDERS, due=10)
@@ -431,7 +433,7 @@ async def test_what_is_told_while_a_chore_runs_waits_since_then(ground: Ground) 
 
 
 @pytest.mark.parametrize("outcome", ["later", "held"])
-async def test_what_waits_on_purpose_is_not_overdue(ground: Ground, outcome: str) -> None:
+async def test_rescheduled_or_held_job_is_not_overdue(ground: Ground, outcome: str) -> None:
     outcomes: dict[str, Outcome] = {
         "later": Rescheduled(ground.after(600), "absent for 10 min first", PendingChange(drop=True)),
         "held": DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on"),
@@ -452,9 +454,7 @@ async def test_what_waits_on_purpose_is_not_overdue(ground: Ground, outcome: str
         DeadLetterReason.LOCATION_REFUSED,
     ],
 )
-async def test_a_table_that_is_given_up_waits_until_its_letter_is_closed(
-    ground: Ground, reason: DeadLetterReason
-) -> None:
+async def test_dead_job_is_overdue_until_its_dead_letter_is_closed(ground: Ground, reason: DeadLetterReason) -> None:
     dead = DeadLettered(reason, "it can't be", recheck_at=ground.after(600))
     given_up = ground.now
     await ground.settled(ORDERS, dead)

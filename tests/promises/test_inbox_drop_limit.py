@@ -44,12 +44,12 @@ async def permitted(ground: Ground, claim: LeasedJob, step: BackwardStep | None 
     return await ground.inbox.allow_step(claim, step or BackwardStep(StepKind.DROP, "u1", pointer(1)), ground.now)
 
 
-async def test_so_many_steps_an_hour_pass_and_no_more(ground: Ground) -> None:
+async def test_steps_beyond_the_hourly_limit_do_not_pass(ground: Ground) -> None:
     claims = await claimed(ground)
     assert [await permitted(ground, claim) for claim in claims] == [True, True, False, False]
 
 
-async def test_the_same_step_is_asked_for_as_often_as_need_be(ground: Ground) -> None:
+async def test_repeated_step_counts_once(ground: Ground) -> None:
     first, second, third, _ = await claimed(ground)
     assert [await permitted(ground, first) for _ in range(5)] == [True] * 5
     assert await permitted(ground, second)
@@ -58,7 +58,7 @@ async def test_the_same_step_is_asked_for_as_often_as_need_be(ground: Ground) ->
     assert not await permitted(ground, third)
 
 
-async def test_another_step_of_the_same_row_is_another_step(ground: Ground) -> None:
+async def test_different_step_of_the_same_job_counts_again(ground: Ground) -> None:
     claim, *_ = await claimed(ground)
     steps = [
         BackwardStep(StepKind.DROP, "u1", pointer(1)),
@@ -69,7 +69,7 @@ async def test_another_step_of_the_same_row_is_another_step(ground: Ground) -> N
     assert [await permitted(ground, claim, step) for step in steps] == [True, True, False, False]
 
 
-async def test_the_hour_slides(ground: Ground) -> None:
+async def test_limit_applies_to_a_sliding_hour(ground: Ground) -> None:
     claims = await claimed(ground)
     assert await permitted(ground, claims[0])
     ground.clock.turn(HOUR / 2)
@@ -81,7 +81,7 @@ async def test_the_hour_slides(ground: Ground) -> None:
     assert not await permitted(ground, claims[3])
 
 
-async def test_once_it_is_on_it_stays_on(ground: Ground) -> None:
+async def test_reached_limit_stays_in_effect(ground: Ground) -> None:
     for claim in await claimed(ground):
         await permitted(ground, claim)
     ground.clock.turn(2 * HOUR)
@@ -89,7 +89,7 @@ async def test_once_it_is_on_it_stays_on(ground: Ground) -> None:
     assert not await permitted(ground, claim)
 
 
-async def test_each_catalog_has_its_own(ground: Ground) -> None:
+async def test_each_catalog_has_its_own_limit(ground: Ground) -> None:
     back = BackwardStep(StepKind.OLDER, "u1", pointer(1))
     for claim in await claimed(ground, "prod"):
         assert await permitted(ground, claim, back)
@@ -99,7 +99,7 @@ async def test_each_catalog_has_its_own(ground: Ground) -> None:
     assert await permitted(ground, claim, back)
 
 
-async def test_without_a_limit_ten_steps_pass_or_one_in_a_hundred(ground: Ground) -> None:
+async def test_default_limit_is_ten_steps_or_one_percent(ground: Ground) -> None:
     assert await ground.inbox.max_missing(FEW) == 2
     live = Done(ground.after(HOUR), ground.done().result)
     for start in range(0, 1200, 100):
@@ -136,7 +136,7 @@ async def dropped(ground: Ground, claims: list[LeasedJob]) -> int:
 @pytest.mark.parametrize(
     ("count", "most"), [(1, 1), (2, 1), (3, 1), (4, 1), (5, 2), (8, 3), (10, 4), (20, 9), (21, 10), (22, 10), (30, 10)]
 )
-async def test_half_of_the_tables_do_not_disappear_within_an_hour(ground: Ground, count: int, most: int) -> None:
+async def test_half_of_the_tables_cannot_be_dropped_within_an_hour(ground: Ground, count: int, most: int) -> None:
     """Two or more that are half of the tables are held: a catalog with a single table may lose it."""
     claims = await live(ground, count)
     assert await ground.inbox.max_missing("prod") == most
@@ -146,13 +146,13 @@ async def test_half_of_the_tables_do_not_disappear_within_an_hour(ground: Ground
     assert (brake.limit, brake.live_tables, brake.limit_reached) == (most, count - most, count > 1)
 
 
-async def test_half_is_counted_before_the_drops_are_settled(ground: Ground) -> None:
+async def test_unsettled_drops_count_towards_the_half(ground: Ground) -> None:
     """Workers ask at the same time: a drop that was allowed counts once, whether its row has settled or not."""
     claims = await live(ground, 8)
     assert [await permitted(ground, claim) for claim in claims] == [True] * 3 + [False] * 5
 
 
-async def test_tables_that_disappear_one_by_one_within_an_hour_count_together(ground: Ground) -> None:
+async def test_drops_within_an_hour_count_together(ground: Ground) -> None:
     claims = await live(ground, 4)
     assert await dropped(ground, claims[:1]) == 1
     ground.clock.turn(HOUR / 2)
@@ -161,7 +161,7 @@ async def test_tables_that_disappear_one_by_one_within_an_hour_count_together(gr
     assert not await permitted(ground, claims[0])
 
 
-async def test_tables_that_disappear_hours_apart_do_not(ground: Ground) -> None:
+async def test_drops_hours_apart_do_not_count_together(ground: Ground) -> None:
     for number in range(4):
         claims = await live(ground, 4) if not number else await ground.claims()
         (claim,) = [claim for claim in claims if claim.subject == table(f"t{number}")]
@@ -171,7 +171,7 @@ async def test_tables_that_disappear_hours_apart_do_not(ground: Ground) -> None:
         await ground.hint(*tables("prod", 4)[number + 1 :])
 
 
-async def test_a_table_that_comes_and_goes_is_one_table(ground: Ground) -> None:
+async def test_repeatedly_dropped_table_counts_once(ground: Ground) -> None:
     """It is dropped three times within the hour, and the other two are still there."""
     claims = await live(ground, 3)
     for number in range(3):
@@ -183,16 +183,16 @@ async def test_a_table_that_comes_and_goes_is_one_table(ground: Ground) -> None:
         claims = await ground.claims()
 
 
-async def test_steps_back_are_no_tables_that_disappear(ground: Ground) -> None:
+async def test_rollbacks_do_not_count_towards_the_half(ground: Ground) -> None:
     back = BackwardStep(StepKind.OLDER, "u1", pointer(1))
     assert [await permitted(ground, claim, back) for claim in await live(ground, 3)] == [True] * 3
 
 
-async def test_a_configured_limit_replaces_the_half(ground: Ground) -> None:
+async def test_configured_limit_replaces_the_half(ground: Ground) -> None:
     assert await dropped(ground, await live(ground, 3, FEW)) == 2
 
 
-async def test_a_release_begins_the_hour_again(ground: Ground) -> None:
+async def test_release_restarts_the_hour(ground: Ground) -> None:
     claims = await live(ground, 4)
     assert await dropped(ground, claims[:2]) == 1
     held = PublishResult(claims[1].table_state, claims[1].cache)
@@ -231,9 +231,7 @@ async def allowed(ground: Ground, *claims: LeasedJob) -> list[bool]:
 
 @pytest.mark.parametrize("old_first", [True, False])
 @pytest.mark.parametrize("settled", [True, False])
-async def test_a_table_that_is_renamed_and_then_dropped_counts_once(
-    ground: Ground, *, old_first: bool, settled: bool
-) -> None:
+async def test_renamed_and_dropped_table_counts_once(ground: Ground, *, old_first: bool, settled: bool) -> None:
     one, other = await renamed(ground, 2)
     for claim in one if old_first else one[::-1]:
         assert await allowed(ground, claim) == [True]
@@ -243,18 +241,18 @@ async def test_a_table_that_is_renamed_and_then_dropped_counts_once(
     assert await allowed(ground, *other) == [False, False]
 
 
-async def test_names_left_by_renames_count_once_where_a_number_is_configured(ground: Ground) -> None:
+async def test_old_names_count_once_against_a_configured_limit(ground: Ground) -> None:
     pairs = await renamed(ground, 3, FEW)
     assert await allowed(ground, *(claim for pair in pairs for claim in pair)) == [True] * 4 + [False] * 2
 
 
-async def test_the_other_name_of_a_counted_table_passes_while_the_limit_is_reached(ground: Ground) -> None:
+async def test_other_name_of_a_counted_table_passes_a_reached_limit(ground: Ground) -> None:
     (old, new), other = await renamed(ground, 2)
     assert await allowed(ground, new, *other, old) == [True, False, False, True]
     assert (await ground.inbox.drop_limit_state("prod")).limit_reached
 
 
-async def test_old_names_do_not_make_a_catalog_larger(ground: Ground) -> None:
+async def test_old_names_do_not_enlarge_a_catalog(ground: Ground) -> None:
     """Five tables with ten names may lose two tables, as five tables with five names do."""
     pairs = await renamed(ground, 5)
     assert await ground.inbox.max_missing("prod") == 2
@@ -274,7 +272,7 @@ async def test_two_names_of_one_uuid_count_twice_without_a_rename(ground: Ground
     assert await allowed(ground, *(await ground.claims())) == [True, False, False, False]
 
 
-async def test_tables_that_swap_their_names_count_as_two(ground: Ground) -> None:
+async def test_tables_with_swapped_names_count_twice(ground: Ground) -> None:
     """Each name was left by one table and taken by the other: each uuid still counts."""
     names = tables("prod", 3)
     for number, name in enumerate(names):
@@ -289,13 +287,13 @@ async def test_tables_that_swap_their_names_count_as_two(ground: Ground) -> None
 
 
 @pytest.mark.parametrize("uuid", [None, ""])
-async def test_a_name_whose_uuid_is_unknown_counts(ground: Ground, uuid: str | None) -> None:
+async def test_name_with_an_unknown_uuid_counts(ground: Ground, uuid: str | None) -> None:
     ((old, new), *_) = await renamed(ground, 2)
     step = BackwardStep(StepKind.DROP, uuid, pointer(1))
     assert [await permitted(ground, claim, step) for claim in (old, new)] == [True, False]
 
 
-async def test_a_rename_to_a_name_that_was_never_seen_is_a_drop(ground: Ground) -> None:
+async def test_rename_to_an_unknown_name_counts_as_a_drop(ground: Ground) -> None:
     """Events alone, however many report a rename, let no table pass uncounted."""
     claims = await live(ground, 4)
     await ground.inbox.put([Notification(name, renamed_to=table("nowhere")) for name in tables("prod", 4)])
@@ -312,7 +310,7 @@ async def missing(ground: Ground, claim: LeasedJob) -> None:
     await ground.settle(claim, Done(ground.after(HOUR), PublishResult(story)))
 
 
-async def test_tables_that_are_missing_are_counted_from_the_first_look_on(ground: Ground) -> None:
+async def test_missing_tables_are_counted_from_the_first_check(ground: Ground) -> None:
     began, claims = ground.now, await live(ground, 3)
     assert (await ground.inbox.stats()).missing == {}
     await missing(ground, claims[0])
@@ -336,7 +334,7 @@ async def test_tables_that_are_missing_are_counted_from_the_first_look_on(ground
     assert (await ground.inbox.stats()).missing == {}
 
 
-async def test_an_operator_lets_go_what_is_held_once(ground: Ground) -> None:
+async def test_release_lets_held_drops_pass_once(ground: Ground) -> None:
     for claim in await claimed(ground):
         allowed = await permitted(ground, claim)
         held = PublishResult(TableState(on_hold=True, has_settled=True))
@@ -355,7 +353,7 @@ async def test_an_operator_lets_go_what_is_held_once(ground: Ground) -> None:
     assert [await permitted(ground, claim) for claim in claims] == [True, True]
 
 
-async def test_an_operator_also_lets_go_what_a_hint_has_brought_back(ground: Ground) -> None:
+async def test_release_includes_held_tables_with_new_notifications(ground: Ground) -> None:
     """Else the table would be held anew at its next look, and released twice by hand."""
     held = PublishResult(TableState(on_hold=True))
     await ground.settled(table("a", FEW), DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on", held))
@@ -370,7 +368,7 @@ async def test_an_operator_also_lets_go_what_a_hint_has_brought_back(ground: Gro
     assert [claim.table_state.limit_overridden for claim in await ground.claims()] == [True, True]
 
 
-async def test_many_that_are_let_go_hold_nobody_up(ground: Ground) -> None:
+async def test_large_release_does_not_block_notifications(ground: Ground) -> None:
     count = 2 * RELEASE_BATCH_SIZE + 1
     await ground.hint(*tables(FEW, count))
     async with anyio.create_task_group() as settling:
@@ -394,7 +392,7 @@ async def test_many_that_are_let_go_hold_nobody_up(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("calm", [True, False])
-async def test_a_calm_sweep_takes_it_off(ground: Ground, *, calm: bool) -> None:
+async def test_calm_sweep_resets_a_reached_limit(ground: Ground, *, calm: bool) -> None:
     for claim in await claimed(ground):
         await permitted(ground, claim)
     await ground.inbox.put([Notification(CatalogName(FEW))])
@@ -406,7 +404,7 @@ async def test_a_calm_sweep_takes_it_off(ground: Ground, *, calm: bool) -> None:
     assert await permitted(ground, tables_[0]) is calm
 
 
-async def test_a_brake_that_holds_tables_is_on_whoever_told_it_to(ground: Ground) -> None:
+async def test_limit_is_reached_while_tables_are_held(ground: Ground) -> None:
     assert not (await ground.inbox.drop_limit_state("prod")).limit_reached
     await ground.settled(table("orders"), DeadLettered(DeadLetterReason.HELD_DROP, "a sweep found too many gone"))
     assert (await ground.inbox.drop_limit_state("prod")).limit_reached
@@ -416,7 +414,7 @@ async def test_a_brake_that_holds_tables_is_on_whoever_told_it_to(ground: Ground
     assert (await ground.inbox.stats()).limit_reached == frozenset()
 
 
-async def test_a_brake_that_only_tripped_is_on_too(ground: Ground) -> None:
+async def test_limit_is_reached_without_held_tables(ground: Ground) -> None:
     for claim in await claimed(ground, count=3):
         await permitted(ground, claim)
     assert (await ground.inbox.drop_limit_state(FEW)).limit_reached

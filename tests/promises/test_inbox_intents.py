@@ -42,13 +42,13 @@ from tests.promises.inboxes import PLENTY, Ground, table
 PROD = CatalogName("prod")
 
 
-async def test_an_open_intent_is_asked_for_at_30_seconds_2_10_and_35_minutes_and_then_goes(ground: Ground) -> None:
+async def test_open_intent_is_checked_after_30_seconds_2_10_and_35_minutes(ground: Ground) -> None:
     await ground.inbox.put([intent("a")])
     who = ["prod:sales.orders"]
     assert await asks(ground, 5 * DAY) == [(30, who), (120, who), (600, who), (2100, who)]
 
 
-async def test_nothing_is_asked_before_its_time(ground: Ground) -> None:
+async def test_intent_is_not_checked_early(ground: Ground) -> None:
     assert await ground.inbox.put([intent("a")]) == PutResult(0, 0)
     assert (await ground.inbox.claim(PLENTY)).next_due == ground.after(FIRST)
     ground.clock.turn(FIRST - 1)
@@ -59,13 +59,13 @@ async def test_nothing_is_asked_before_its_time(ground: Ground) -> None:
     assert await looks(ground) == []
 
 
-async def test_a_closed_intent_is_never_asked_for(ground: Ground) -> None:
+async def test_closed_intent_is_not_checked(ground: Ground) -> None:
     await ground.inbox.put([intent("a", ORDERS, RETURNS)])
     assert await ground.inbox.put([IntentOutcome("a", is_known=True)]) == PutResult(0, 0)
     assert await asks(ground) == []
 
 
-async def test_another_commits_success_leaves_an_intent_open(ground: Ground) -> None:
+async def test_success_of_another_commit_leaves_an_intent_open(ground: Ground) -> None:
     await ground.inbox.put([intent("a")])
     await ground.inbox.put([intent("b")])
     await ground.inbox.put([IntentOutcome("b", is_known=True), Notification(ORDERS, "gateway")])
@@ -73,13 +73,13 @@ async def test_another_commits_success_leaves_an_intent_open(ground: Ground) -> 
     assert [at for at, _ in await asks(ground)] == [FIRST, SECOND, THIRD, LAST]
 
 
-async def test_a_look_that_finds_nothing_new_leaves_an_intent_open(ground: Ground) -> None:
+async def test_check_without_changes_leaves_an_intent_open(ground: Ground) -> None:
     await ground.inbox.put([intent("a"), Notification(ORDERS)])
     await ground.settle(await ground.claim(), Done(ground.after(10 * DAY), forget=True))
     assert [at for at, _ in await asks(ground)] == [FIRST, SECOND, THIRD, LAST]
 
 
-async def test_an_answer_that_does_not_tell_the_outcome_counts_the_asks_anew(ground: Ground) -> None:
+async def test_unknown_outcome_restarts_the_checks(ground: Ground) -> None:
     await ground.inbox.put([intent("a")])
     ground.clock.turn(SECOND)
     assert await looks(ground) == ["prod:sales.orders"]
@@ -87,7 +87,7 @@ async def test_an_answer_that_does_not_tell_the_outcome_counts_the_asks_anew(gro
     assert [at for at, _ in await asks(ground)] == [FIRST, SECOND, THIRD, LAST]
 
 
-async def test_what_was_left_open_is_closed_by_nothing(ground: Ground) -> None:
+async def test_unresolved_intent_cannot_be_closed(ground: Ground) -> None:
     """Another one may have been left to it."""
     await ground.inbox.put([intent("a")])
     await ground.inbox.put([IntentOutcome("a", is_known=False)])
@@ -95,7 +95,7 @@ async def test_what_was_left_open_is_closed_by_nothing(ground: Ground) -> None:
     assert [at for at, _ in await asks(ground)] == [FIRST, SECOND, THIRD, LAST]
 
 
-async def test_an_intent_of_several_tables_is_asked_for_each(ground: Ground) -> None:
+async def test_intent_of_several_tables_checks_each_table(ground: Ground) -> None:
     await ground.inbox.put([intent("a", ORDERS, RETURNS, ORDERS)])
     who = ["prod:sales.orders", "prod:sales.returns"]
     assert [(at, sorted(asked)) for at, asked in await asks(ground)] == [
@@ -103,12 +103,12 @@ async def test_an_intent_of_several_tables_is_asked_for_each(ground: Ground) -> 
     ]
 
 
-async def test_an_intent_of_a_catalog_has_it_swept(ground: Ground) -> None:
+async def test_intent_of_a_catalog_causes_a_sweep(ground: Ground) -> None:
     await ground.inbox.put([intent("a", PROD)])
     assert [asked for _, asked in await asks(ground)] == [["prod"]] * len(CHECK_DELAYS)
 
 
-async def test_intents_of_a_table_that_fall_due_together_are_one_look(ground: Ground) -> None:
+async def test_intents_of_a_table_that_are_due_together_cause_one_check(ground: Ground) -> None:
     await ground.inbox.put([intent("a")])
     ground.clock.turn(1)
     await ground.inbox.put([intent("b")])
@@ -131,20 +131,20 @@ async def test_intents_of_a_table_that_fall_due_together_are_one_look(ground: Gr
     ]
 
 
-async def test_a_late_claim_asks_once_and_goes_on_at_the_next_time(ground: Ground) -> None:
+async def test_late_claim_checks_once_and_continues_the_schedule(ground: Ground) -> None:
     await ground.inbox.put([intent("a")])
     ground.clock.turn(THIRD + 1)
     assert await looks(ground) == ["prod:sales.orders"]
     assert [at for at, _ in await asks(ground)] == [LAST - THIRD - 1]
 
 
-async def test_a_claim_after_the_last_time_asks_once(ground: Ground) -> None:
+async def test_claim_after_the_last_check_time_checks_once(ground: Ground) -> None:
     await ground.inbox.put([intent("a")])
     ground.clock.turn(2 * DAY)
     assert await asks(ground) == [(0, ["prod:sales.orders"])]
 
 
-async def test_a_row_in_retry_keeps_its_time_whatever_is_asked_for(ground: Ground) -> None:
+async def test_intent_does_not_bring_a_retry_forward(ground: Ground) -> None:
     await ground.inbox.put([intent("a")])
     await ground.settled(ORDERS, Retry(ground.after(FIRST + 40), "its bucket is away"))
     ground.clock.turn(FIRST)
@@ -153,7 +153,7 @@ async def test_a_row_in_retry_keeps_its_time_whatever_is_asked_for(ground: Groun
     assert (await ground.claim()).attempt == 2
 
 
-async def test_an_id_that_is_put_twice_is_one(ground: Ground) -> None:
+async def test_repeated_intent_id_is_one_intent(ground: Ground) -> None:
     await ground.inbox.put([intent("a"), intent("a")])
     ground.clock.turn(FIRST / 2)
     await ground.inbox.put([intent("a")])
@@ -161,7 +161,7 @@ async def test_an_id_that_is_put_twice_is_one(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_an_answer_to_nobody_changes_nothing(ground: Ground, known: bool) -> None:
+async def test_outcome_of_an_unknown_intent_changes_nothing(ground: Ground, known: bool) -> None:
     await ground.inbox.put([intent("a")])
     assert await ground.inbox.put(
         [IntentOutcome("b", is_known=known), IntentOutcome(WHOLE_CATALOG_ID, is_known=known)]
@@ -169,7 +169,7 @@ async def test_an_answer_to_nobody_changes_nothing(ground: Ground, known: bool) 
     assert [at for at, _ in await asks(ground)] == [FIRST, SECOND, THIRD, LAST]
 
 
-async def test_notes_of_one_put_are_taken_in_their_order(ground: Ground) -> None:
+async def test_messages_of_one_put_are_applied_in_order(ground: Ground) -> None:
     await ground.inbox.put(
         [intent("a"), IntentOutcome("a", is_known=True), intent("b", STOCK), IntentOutcome("b", is_known=False)]
     )
@@ -177,7 +177,7 @@ async def test_notes_of_one_put_are_taken_in_their_order(ground: Ground) -> None
     assert await looks(ground) == ["prod:sales.stock"]
 
 
-async def test_an_intent_rings_no_bell(ground: Ground) -> None:
+async def test_intent_does_not_wake_the_worker(ground: Ground) -> None:
     """It is noted while a commit waits for it, and mostly closed before anybody would have to ask."""
     for note in (intent("a"), IntentOutcome("a", is_known=False), intent("b"), IntentOutcome("b", is_known=True)):
         await ground.inbox.claim(PLENTY)
@@ -187,9 +187,7 @@ async def test_an_intent_rings_no_bell(ground: Ground) -> None:
         assert sleep.cancelled_caught
 
 
-async def test_whoever_waits_for_anything_is_back_by_the_time_of_an_ask(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_wait_ends_when_a_check_is_due(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intents, "CHECK_DELAYS", (timedelta(seconds=0.3), *CHECK_DELAYS[1:]))
     await ground.inbox.claim(PLENTY)
     await ground.inbox.put([intent("a")])
@@ -197,20 +195,20 @@ async def test_whoever_waits_for_anything_is_back_by_the_time_of_an_ask(
         await ground.inbox.wait(None)
 
 
-async def test_a_moment_that_no_ask_can_have_was_set_by_a_clock_that_was_ahead(ground: Ground) -> None:
+async def test_check_time_too_far_in_the_future_is_due_at_once(ground: Ground) -> None:
     await ground.inbox.put([intent("a")])
     ground.clock.turn(-LAST - 1)
     who = ["prod:sales.orders"]
     assert await asks(ground) == [(0, who), *((at, who) for at in (FIRST, SECOND, THIRD, LAST))]
 
 
-async def test_a_catalog_that_is_not_followed_any_more_is_asked_for_like_any(ground: Ground) -> None:
+async def test_intent_of_an_unconfigured_catalog_is_checked(ground: Ground) -> None:
     gone = table("orders", "gone")
     await ground.inbox.put([intent("a", gone)])
     assert [asked for _, asked in await asks(ground)] == [["gone:sales.orders"]] * len(CHECK_DELAYS)
 
 
-async def test_what_is_open_is_counted_and_told_of_its_table(ground: Ground) -> None:
+async def test_open_intents_are_in_the_statistics_and_the_table_status(ground: Ground) -> None:
     await seen(ground, ORDERS, RETURNS)
     opened = ground.now
     await ground.inbox.put([intent("a", ORDERS, RETURNS), intent("b"), intent("c", table("orders", "few"))])
@@ -236,7 +234,7 @@ async def test_what_is_open_is_counted_and_told_of_its_table(ground: Ground) -> 
 SOON = MERGE_WINDOW.total_seconds()
 
 
-async def test_many_who_commit_at_once_have_an_intent_each(ground: Ground) -> None:
+async def test_concurrent_commits_have_one_intent_each(ground: Ground) -> None:
     async def commit(number: int) -> None:
         await ground.inbox.put([intent(f"{number}", table(f"t{number}"))])
         if number % 2:
@@ -249,21 +247,21 @@ async def test_many_who_commit_at_once_have_an_intent_each(ground: Ground) -> No
     assert sorted(await looks(ground)) == sorted(f"prod:sales.t{number}" for number in range(0, 40, 2))
 
 
-async def test_a_peer_has_so_many_for_tables_never_seen_and_then_one_of_the_whole_catalog(ground: Ground) -> None:
+async def test_peer_over_its_limit_gets_one_intent_for_the_whole_catalog(ground: Ground) -> None:
     await ground.inbox.put([*flood(MAX_UNKNOWN_TABLES), intent("too many", STOCK), intent("again", RETURNS)])
     await ground.inbox.put([IntentOutcome("too many", is_known=True), IntentOutcome("again", is_known=True)])
     await ground.inbox.put([IntentOutcome(f"10.0.0.1 {number}", is_known=True) for number in range(MAX_UNKNOWN_TABLES)])
     assert [asked for _, asked in await asks(ground)] == [["prod"]] * len(CHECK_DELAYS)
 
 
-async def test_an_id_that_is_put_again_by_a_peer_that_has_too_many_is_one_all_the_same(ground: Ground) -> None:
+async def test_repeated_intent_id_does_not_exceed_the_limit(ground: Ground) -> None:
     await ground.inbox.put(flood(MAX_UNKNOWN_TABLES))
     await ground.inbox.put(flood(MAX_UNKNOWN_TABLES))
     await ground.inbox.put([IntentOutcome(f"10.0.0.1 {number}", is_known=True) for number in range(MAX_UNKNOWN_TABLES)])
     assert await asks(ground) == []
 
 
-async def test_what_is_closed_makes_room_for_its_peer(ground: Ground) -> None:
+async def test_closed_intent_makes_room_for_its_peer(ground: Ground) -> None:
     await ground.inbox.put(flood(MAX_UNKNOWN_TABLES))
     await ground.inbox.put([IntentOutcome("10.0.0.1 0", is_known=True)])
     await ground.inbox.put([intent("a", STOCK)])
@@ -271,7 +269,7 @@ async def test_what_is_closed_makes_room_for_its_peer(ground: Ground) -> None:
     assert [asked for _, asked in await asks(ground)] == [["prod:sales.stock"]] * len(CHECK_DELAYS)
 
 
-async def test_tables_that_have_a_row_other_peers_and_whole_catalogs_do_not_count(ground: Ground) -> None:
+async def test_known_tables_other_peers_and_whole_catalogs_do_not_count(ground: Ground) -> None:
     await seen(ground, ORDERS)
     await ground.inbox.put(flood(MAX_UNKNOWN_TABLES))
     few = CatalogName("few")
@@ -281,7 +279,7 @@ async def test_tables_that_have_a_row_other_peers_and_whole_catalogs_do_not_coun
     assert sorted(await looks(ground)) == ["few", "prod:sales.orders", "prod:sales.stock"]
 
 
-async def test_a_catalogs_own_intent_is_counted_from_the_last_one_and_its_next_ask_is_not_put_off(
+async def test_extended_catalog_intent_does_not_delay_its_next_check(
     ground: Ground,
 ) -> None:
     await ground.inbox.put([*flood(MAX_UNKNOWN_TABLES), intent("too many", STOCK)])
@@ -303,14 +301,14 @@ async def left(ground: Ground, number: str, *named: TableIdentifier) -> None:
     await ground.inbox.put([IntentOutcome(number, is_known=False)])
 
 
-async def test_of_commits_left_open_soon_one_after_the_other_one_is_asked_for(ground: Ground) -> None:
+async def test_unresolved_commits_within_the_merge_window_share_one_intent(ground: Ground) -> None:
     await left(ground, "a")
     ground.clock.turn(SOON)
     await left(ground, "b")
     assert [at for at, _ in await asks(ground)] == [at - SOON for at in (FIRST, SECOND, THIRD, LAST)]
 
 
-async def test_a_commit_left_open_later_than_that_has_times_of_its_own(ground: Ground) -> None:
+async def test_unresolved_commit_after_the_merge_window_has_its_own_checks(ground: Ground) -> None:
     await left(ground, "a")
     ground.clock.turn(SOON + 1)
     await left(ground, "b")
@@ -322,7 +320,7 @@ async def test_a_commit_left_open_later_than_that_has_times_of_its_own(ground: G
     assert [at for at, _ in await asks(ground)] == times
 
 
-async def test_a_commit_is_left_to_another_of_the_same_table_alone_and_not_to_one_that_may_be_closed(
+async def test_commit_merges_only_with_an_unresolved_one_of_the_same_table(
     ground: Ground,
 ) -> None:
     await left(ground, "a", RETURNS)
@@ -333,7 +331,7 @@ async def test_a_commit_is_left_to_another_of_the_same_table_alone_and_not_to_on
     assert sorted(await looks(ground)) == ["prod:sales.orders", "prod:sales.returns"]
 
 
-async def test_commits_that_are_answered_again_are_not_left_to_each_other(ground: Ground) -> None:
+async def test_commits_with_repeated_outcomes_do_not_merge(ground: Ground) -> None:
     await left(ground, "a")
     ground.clock.turn(SOON + 1)
     await left(ground, "b")
@@ -342,7 +340,7 @@ async def test_commits_that_are_answered_again_are_not_left_to_each_other(ground
     assert [at for at, _ in await asks(ground)] == [FIRST, SECOND, THIRD, LAST]
 
 
-async def test_more_than_are_asked_for_at_once_are_asked_for_one_claim_after_the_other(ground: Ground) -> None:
+async def test_checks_beyond_the_batch_size_follow_in_the_next_claim(ground: Ground) -> None:
     who = [table(f"t{number:04}") for number in range(MAX_CHECKS_PER_CLAIM + 1)]
     for name in who:
         await ground.inbox.put([intent(name.name, name)])

@@ -56,7 +56,7 @@ def everything(at: datetime) -> PublishResult:
 
 
 @pytest.mark.parametrize("ended", [None, DeadLetterReason.FOREIGN_FILE])
-async def test_an_event_under_another_spelling_reaches_the_row(ground: Ground, ended: DeadLetterReason | None) -> None:
+async def test_event_under_another_spelling_reaches_the_job(ground: Ground, ended: DeadLetterReason | None) -> None:
     """Also of one that was given up: a plain ask would not bring it back."""
     outcome = Done(ground.after(3600)) if ended is None else DeadLettered(ended, "something lies there")
     await ground.settled(RETURNS, outcome)
@@ -67,7 +67,7 @@ async def test_an_event_under_another_spelling_reaches_the_row(ground: Ground, e
     assert (claim.pending.min_metadata_location, claim.pending.drop, claim.pending.purge) == (pointer(3), True, True)
 
 
-async def test_what_a_publish_found_is_known_to_the_next(ground: Ground) -> None:
+async def test_publish_result_is_available_to_the_next_claim(ground: Ground) -> None:
     findings = everything(ground.now)
     await ground.settled(ORDERS, Done(ground.now, findings))
     claim = await ground.claim()
@@ -85,7 +85,7 @@ async def test_what_a_publish_found_is_known_to_the_next(ground: Ground) -> None
     ],
     ids=repr,
 )
-async def test_a_name_is_taken_to_the_letter(ground: Ground, name: TableIdentifier) -> None:
+async def test_special_characters_in_names_are_preserved(ground: Ground, name: TableIdentifier) -> None:
     others = (TableIdentifier(name.catalog, ("a",), "b"), TableIdentifier("other", name.namespace, name.name))
     await ground.hint(name, *others)
     assert name in [claim.subject for claim in await ground.claims()]
@@ -93,7 +93,7 @@ async def test_a_name_is_taken_to_the_letter(ground: Ground, name: TableIdentifi
     assert [row.table.catalog for row in await ground.known(name.catalog)] == [name.catalog] * 2
 
 
-async def test_the_roster_tells_what_is_live_dead_and_told(ground: Ground) -> None:
+async def test_table_index_has_live_dead_and_notified_tables(ground: Ground) -> None:
     live = PublishedPointer(pointer(3), "u1", AT, ground.now)
     findings = PublishResult(TableState(live=live, has_settled=True), PublishCache(etag="v3"))
     await ground.settled(ORDERS, Done(ground.after(3600), findings))
@@ -107,14 +107,14 @@ async def test_the_roster_tells_what_is_live_dead_and_told(ground: Ground) -> No
     assert await ground.known("elsewhere") == []
 
 
-async def test_a_roster_of_many_pages_has_every_table_once(ground: Ground) -> None:
+async def test_table_index_of_many_pages_has_every_table_once(ground: Ground) -> None:
     names = [table(f"t{number:04d}") for number in range(1_203)]
     await ground.hint(*names[:700], table("t0000", "another"), table("t0000", "q"))
     await ground.hint(*names[700:])
     assert [row.table for row in await ground.known()] == names
 
 
-async def test_the_rows_that_carry_a_uuid_are_as_the_roster_tells_them(ground: Ground) -> None:
+async def test_tables_with_a_uuid_match_the_table_index(ground: Ground) -> None:
     await ground.published(ORDERS)
     await ground.published(RETURNS, ELSEWHERE)
     await ground.published(STOCK, uuid="u2")
@@ -126,7 +126,7 @@ async def test_the_rows_that_carry_a_uuid_are_as_the_roster_tells_them(ground: G
     assert await ground.inbox.with_uuid("prod", "u3") == []
 
 
-async def test_neighbours_are_the_others_with_a_live_file_at_a_place(ground: Ground) -> None:
+async def test_neighbours_are_other_tables_with_a_live_file_at_a_location(ground: Ground) -> None:
     await ground.published(ORDERS)
     await ground.published(RETURNS, uuid="u2")
     await ground.published(STOCK, ELSEWHERE)
@@ -137,7 +137,7 @@ async def test_neighbours_are_the_others_with_a_live_file_at_a_place(ground: Gro
     assert await ground.inbox.at_location(ORDERS, AT) == frozenset()
 
 
-async def test_a_location_is_remembered_before_anything_is_written_there(ground: Ground) -> None:
+async def test_recorded_location_survives_a_failed_attempt(ground: Ground) -> None:
     await ground.hint(ORDERS)
     claim = await ground.claim()
     assert await ground.inbox.record_location(claim, AT, "u1") == frozenset()
@@ -149,7 +149,7 @@ async def test_a_location_is_remembered_before_anything_is_written_there(ground:
     assert (await ground.claim()).locations == {ELSEWHERE}
 
 
-async def test_who_comes_to_a_place_is_told_of_others_and_they_of_it_once(ground: Ground) -> None:
+async def test_tables_at_one_location_are_notified_of_each_other_once(ground: Ground) -> None:
     await ground.published(ORDERS)
     await ground.published(STOCK, uuid="u2")
     await ground.published(table("orders", "other"), uuid="u3")
@@ -161,7 +161,7 @@ async def test_who_comes_to_a_place_is_told_of_others_and_they_of_it_once(ground
     assert await ground.claims() == []
 
 
-async def test_a_settle_asks_other_rows_in_its_own_transaction(ground: Ground) -> None:
+async def test_settle_wakes_other_jobs_in_its_transaction(ground: Ground) -> None:
     await ground.settled(RETURNS, Done(ground.after(3600)))
     asks = (Wakeup(RETURNS), Wakeup(STOCK, AT))
     await ground.settled(ORDERS, Rescheduled(ground.after(60), "it was renamed", result=PublishResult(wakeups=asks)))
@@ -171,7 +171,7 @@ async def test_a_settle_asks_other_rows_in_its_own_transaction(ground: Ground) -
     assert stock.table_state == TableState(has_settled=True)
 
 
-async def test_a_fenced_settle_asks_nobody(ground: Ground) -> None:
+async def test_fenced_settle_wakes_no_job(ground: Ground) -> None:
     await ground.hint(ORDERS)
     claim = await ground.claim()
     await ground.settle(claim, Done(ground.after(3600)))
@@ -181,7 +181,7 @@ async def test_a_fenced_settle_asks_nobody(ground: Ground) -> None:
     assert await ground.claims() == []
 
 
-async def test_an_ask_with_a_location_only_teaches(ground: Ground) -> None:
+async def test_wakeup_with_a_known_location_is_ignored(ground: Ground) -> None:
     await ground.published(RETURNS)
     await ground.settled(ORDERS, Done(ground.after(3600), PublishResult(wakeups=(Wakeup(RETURNS, AT),))))
     assert await ground.claims() == []
@@ -189,7 +189,7 @@ async def test_an_ask_with_a_location_only_teaches(ground: Ground) -> None:
     assert (await ground.claim()).locations == {AT, ELSEWHERE}
 
 
-async def test_a_settle_stirs_whoever_may_have_a_file_at_a_place(ground: Ground) -> None:
+async def test_settle_wakes_all_tables_at_a_location(ground: Ground) -> None:
     await ground.published(RETURNS)
     await ground.published(STOCK, ELSEWHERE)
     await ground.published(table("orders", "other"))
@@ -199,7 +199,7 @@ async def test_a_settle_stirs_whoever_may_have_a_file_at_a_place(ground: Ground)
 
 
 @pytest.mark.parametrize("outcome", [Retry, DeadLettered])
-async def test_an_ask_leaves_alone_what_failed(ground: Ground, outcome: type[Retry | DeadLettered]) -> None:
+async def test_wakeup_does_not_bring_a_failed_job_forward(ground: Ground, outcome: type[Retry | DeadLettered]) -> None:
     failed = (
         Retry(ground.after(60), "it failed")
         if outcome is Retry
@@ -210,7 +210,7 @@ async def test_an_ask_leaves_alone_what_failed(ground: Ground, outcome: type[Ret
     assert await ground.claims() == []
 
 
-async def test_an_ask_does_not_put_off_what_is_overdue(ground: Ground) -> None:
+async def test_wakeup_does_not_delay_an_overdue_job(ground: Ground) -> None:
     await ground.hint(ORDERS)
     orders = await ground.claim()
     await ground.hint(RETURNS)
@@ -220,7 +220,7 @@ async def test_an_ask_does_not_put_off_what_is_overdue(ground: Ground) -> None:
     assert subjects(await ground.claims()) == ["prod:sales.returns", "prod:sales.stock"]
 
 
-async def test_a_row_that_is_asked_while_it_is_leased_looks_again(ground: Ground) -> None:
+async def test_wakeup_during_a_lease_repeats_the_job(ground: Ground) -> None:
     await ground.hint(ORDERS, RETURNS)
     orders, returns = await ground.claims()
     await ground.settle(orders, Done(ground.after(3600), PublishResult(wakeups=(Wakeup(RETURNS, ELSEWHERE),))))
@@ -229,7 +229,7 @@ async def test_a_row_that_is_asked_while_it_is_leased_looks_again(ground: Ground
     assert (again.subject, again.locations) == (RETURNS, frozenset({ELSEWHERE}))
 
 
-async def test_a_forgotten_row_leaves_nothing_behind(ground: Ground) -> None:
+async def test_forgotten_job_leaves_nothing_behind(ground: Ground) -> None:
     await ground.published(ORDERS, due=0)
     findings = PublishResult(wakeups=(Wakeup(RETURNS),), wake_locations=frozenset({AT}))
     await ground.settle(await ground.claim(), Done(ground.now, findings, forget=True))
@@ -245,7 +245,7 @@ async def test_a_forgotten_row_leaves_nothing_behind(ground: Ground) -> None:
     )
 
 
-async def test_a_dead_row_keeps_what_is_known_unless_something_new_is(ground: Ground) -> None:
+async def test_dead_job_preserves_its_state_until_a_new_result(ground: Ground) -> None:
     await ground.published(ORDERS)
     await ground.settled(ORDERS, DeadLettered(DeadLetterReason.PERMANENT, "its location is nonsense"))
     row = await ground.row(ORDERS)
@@ -260,7 +260,7 @@ async def test_a_dead_row_keeps_what_is_known_unless_something_new_is(ground: Gr
     assert await ground.row(ORDERS) == IndexedTable(ORDERS, None, None, DeadLetterReason.PERMANENT)
 
 
-async def test_a_row_has_one_open_letter_until_a_success(ground: Ground) -> None:
+async def test_job_has_one_open_dead_letter_until_a_success(ground: Ground) -> None:
     await ground.settled(ORDERS, DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on"))
     await ground.settled(ORDERS, DeadLettered(DeadLetterReason.FOREIGN_CATALOG, "somebody else is there"))
     assert await ground.open_letters() == [("prod:sales.orders", "foreign-catalog")]
@@ -272,7 +272,7 @@ async def test_a_row_has_one_open_letter_until_a_success(ground: Ground) -> None
     assert (letter.status, letter.detail, letter.attempts) == ("superseded", "somebody else is there", 2)
 
 
-async def test_a_dead_row_with_files_elsewhere_is_looked_after(ground: Ground) -> None:
+async def test_dead_job_with_a_recheck_time_is_checked_again(ground: Ground) -> None:
     await ground.settled(ORDERS, DeadLettered(DeadLetterReason.FOREIGN_FILE, "not ours", recheck_at=ground.after(60)))
     assert await ground.row(ORDERS) == IndexedTable(ORDERS, None, None, DeadLetterReason.FOREIGN_FILE)
     assert await ground.claims() == []
@@ -281,7 +281,7 @@ async def test_a_dead_row_with_files_elsewhere_is_looked_after(ground: Ground) -
     assert await ground.open_letters() == [("prod:sales.orders", "foreign-file")]
 
 
-async def test_a_sweep_is_known_to_the_claims_after_it(ground: Ground) -> None:
+async def test_claims_have_the_time_of_the_last_sweep(ground: Ground) -> None:
     await ground.inbox.put([Notification(CatalogName("prod"))])
     claim = await ground.claim()
     assert claim.swept_at is None
@@ -294,7 +294,7 @@ async def test_a_sweep_is_known_to_the_claims_after_it(ground: Ground) -> None:
     assert swept == {"prod": began, "prod:sales.orders": began, "other:sales.orders": None}
 
 
-async def test_a_sweep_does_not_count_for_what_it_could_not_list(ground: Ground) -> None:
+async def test_sweep_does_not_count_for_unlisted_namespaces(ground: Ground) -> None:
     await ground.inbox.put([Notification(CatalogName("prod"))])
     withheld = frozenset({"closed", "a.closed"})
     await ground.settle(
@@ -309,7 +309,7 @@ async def test_a_sweep_does_not_count_for_what_it_could_not_list(ground: Ground)
     assert swept == dict.fromkeys(unseen) | dict.fromkeys(seen, ground.now)
 
 
-async def test_a_sweep_that_lists_everything_again_counts_for_all(ground: Ground) -> None:
+async def test_complete_sweep_counts_for_all_tables(ground: Ground) -> None:
     for withheld in (frozenset({""}), frozenset[str]()):
         await ground.inbox.put([Notification(CatalogName("prod"))])
         await ground.settle(
@@ -323,7 +323,7 @@ async def test_a_sweep_that_lists_everything_again_counts_for_all(ground: Ground
         ground.clock.turn(60)
 
 
-async def test_too_many_withheld_namespaces_count_as_the_whole_catalog(ground: Ground) -> None:
+async def test_too_many_unlisted_namespaces_count_as_the_whole_catalog(ground: Ground) -> None:
     await ground.inbox.put([Notification(CatalogName("prod"))])
     withheld = frozenset(f"n{number}" for number in range(MAX_UNLISTED_NAMESPACES + 1))
     await ground.settle(
@@ -334,7 +334,7 @@ async def test_too_many_withheld_namespaces_count_as_the_whole_catalog(ground: G
     assert (await ground.claim()).swept_at is None
 
 
-async def test_a_pause_bounds_every_outcome(ground: Ground) -> None:
+async def test_pause_applies_to_every_outcome(ground: Ground) -> None:
     paused = PublishResult(not_before=ground.after(30))
     await ground.settled(ORDERS, Rescheduled(ground.now, "replicas lag", result=paused))
     assert await ground.claims() == []

@@ -48,20 +48,20 @@ async def settled(ground: Ground, name: TableIdentifier, known: EventHistory) ->
     await ground.settle(claim, Done(ground.after(3600), PublishResult(TableState(event_history=known))))
 
 
-async def test_nothing_is_kept_for_a_catalog_that_can_be_asked(ground: Ground) -> None:
+async def test_no_history_is_stored_for_a_queryable_catalog(ground: Ground) -> None:
     hint = Notification(table("orders"), min_metadata_location=pointer(1), uuid="u1", origin=TableOrigin.CREATE)
     await ground.inbox.put([hint, Notification(table("orders"), drop=True)])
     assert await ground.inbox.event_history(table("orders")) is None
     assert (await ground.claim()).pending == PendingChange(min_metadata_location=pointer(1), drop=True)
 
 
-async def test_nothing_is_told_of_a_name_that_nobody_named(ground: Ground) -> None:
+async def test_table_without_reported_changes_has_no_history(ground: Ground) -> None:
     assert await ground.inbox.event_history(ORDERS) is None
     await ground.hint(ORDERS)
     assert await ground.inbox.event_history(ORDERS) is None
 
 
-async def test_what_was_told_is_kept_in_its_order(ground: Ground) -> None:
+async def test_reported_changes_are_stored_in_order(ground: Ground) -> None:
     await ground.inbox.put(
         [Notification(ORDERS, min_metadata_location=pointer(0), uuid="u1", origin=TableOrigin.CREATE)]
     )
@@ -78,7 +78,7 @@ async def test_what_was_told_is_kept_in_its_order(ground: Ground) -> None:
     assert (await ground.claim()).pending.reported_changes == (await told(ground)).reported_changes
 
 
-async def test_thousands_of_commits_are_few_and_the_newest_is_among_them(ground: Ground) -> None:
+async def test_thousands_of_commits_are_reduced_to_the_newest(ground: Ground) -> None:
     hints = [
         Notification(ORDERS, "etl", f"e{number}", min_metadata_location=pointer(number)) for number in range(3_000)
     ]
@@ -93,13 +93,13 @@ async def test_thousands_of_commits_are_few_and_the_newest_is_among_them(ground:
     assert {location for location, *_ in kept} >= {pointer(2999), pointer(2998), pointer(1500)}
 
 
-async def test_of_a_table_that_is_named_the_highest_number_is_enough(ground: Ground) -> None:
+async def test_highest_and_last_commit_of_a_known_uuid_are_stored(ground: Ground) -> None:
     for number in (1, 2, 5, 4):
         await ground.inbox.put([Notification(ORDERS, min_metadata_location=pointer(number), uuid="u1")])
     assert await said(ground) == [(pointer(5), "u1", None, False), (pointer(4), "u1", None, False)]
 
 
-async def test_too_many_commits_of_two_tables_leave_the_later_tables(ground: Ground) -> None:
+async def test_excess_commits_of_two_tables_are_reduced_to_the_later_table(ground: Ground) -> None:
     """Whose they are is not said: the numbers begin anew with a table that was created anew."""
     old = [Notification(ORDERS, min_metadata_location=pointer(number)) for number in range(50, 70)]
     new = [Notification(ORDERS, min_metadata_location=f"{pointer(number)}.new") for number in range(5)]
@@ -111,7 +111,7 @@ async def test_too_many_commits_of_two_tables_leave_the_later_tables(ground: Gro
     assert None in kept
 
 
-async def test_what_a_publish_has_heard_is_told_no_more_and_what_it_found_is(ground: Ground) -> None:
+async def test_publish_replaces_applied_changes_with_its_history(ground: Ground) -> None:
     known = EventHistory((TableHistory("u1", pointer(2), changed_seq=1, created_seq=1),))
     await ground.inbox.put([Notification(ORDERS, min_metadata_location=pointer(2))])
     await settled(ground, ORDERS, known)
@@ -121,7 +121,7 @@ async def test_what_a_publish_has_heard_is_told_no_more_and_what_it_found_is(gro
     assert await said(ground) == [(pointer(3), None, None, False)]
 
 
-async def test_what_is_told_during_a_publish_is_still_to_be_heard(ground: Ground) -> None:
+async def test_change_reported_during_a_publish_stays_pending(ground: Ground) -> None:
     await ground.inbox.put([Notification(ORDERS, min_metadata_location=pointer(2))])
     claim = await ground.claim()
     await ground.inbox.put([Notification(ORDERS, min_metadata_location=pointer(3))])
@@ -131,14 +131,14 @@ async def test_what_is_told_during_a_publish_is_still_to_be_heard(ground: Ground
 
 
 @pytest.mark.parametrize("outcome", ["retry", "released"])
-async def test_an_attempt_that_failed_has_heard_nothing(ground: Ground, outcome: str) -> None:
+async def test_failed_attempt_applies_no_change(ground: Ground, outcome: str) -> None:
     await ground.inbox.put([Notification(ORDERS, min_metadata_location=pointer(2))])
     at = ground.after(1)
     await ground.settle(await ground.claim(), Retry(at, "trouble") if outcome == "retry" else Returned(at, "trouble"))
     assert await said(ground) == [(pointer(2), None, None, False)]
 
 
-async def test_what_can_not_be_read_yet_stays_told(ground: Ground) -> None:
+async def test_unreadable_change_stays_pending(ground: Ground) -> None:
     await ground.inbox.put([Notification(ORDERS, min_metadata_location=pointer(2))])
     missed = ReportedChange(1, pointer(2), missing_since=ground.now)
     await ground.settle(
@@ -147,7 +147,7 @@ async def test_what_can_not_be_read_yet_stays_told(ground: Ground) -> None:
     assert (await told(ground)).reported_changes == (missed,)
 
 
-async def test_what_a_row_was_given_up_with_is_doubtful(ground: Ground) -> None:
+async def test_changes_of_a_dead_job_are_doubtful(ground: Ground) -> None:
     await ground.inbox.put([Notification(ORDERS, min_metadata_location=pointer(2))])
     await ground.settle(
         await ground.claim(), DeadLettered(DeadLetterReason.PERMANENT, "garbage", recheck_at=ground.after(60))
@@ -156,7 +156,7 @@ async def test_what_a_row_was_given_up_with_is_doubtful(ground: Ground) -> None:
     assert [one.is_doubtful for one in (await told(ground)).reported_changes] == [True, False]
 
 
-async def test_a_rename_takes_along_what_was_told(ground: Ground) -> None:
+async def test_rename_moves_reported_changes_to_the_new_name(ground: Ground) -> None:
     await ground.inbox.put([Notification(ORDERS, min_metadata_location=pointer(1), uuid="u1")])
     await settled(ground, ORDERS, EventHistory((TableHistory("u1", pointer(1), changed_seq=1, created_seq=1),)))
     await ground.inbox.put([Notification(ORDERS, min_metadata_location=pointer(2))])
@@ -169,19 +169,19 @@ async def test_a_rename_takes_along_what_was_told(ground: Ground) -> None:
     assert RETURNS in {claim.subject for claim in await ground.claims()}
 
 
-async def test_a_rename_takes_nothing_along_of_a_table_before(ground: Ground) -> None:
+async def test_rename_moves_no_change_of_an_earlier_table(ground: Ground) -> None:
     await ground.inbox.put([Notification(ORDERS, min_metadata_location=pointer(7)), Notification(ORDERS, drop=True)])
     await ground.inbox.put([Notification(ORDERS, min_metadata_location=f"{pointer(0)}.new", origin=TableOrigin.CREATE)])
     await ground.inbox.put([Notification(ORDERS, renamed_to=RETURNS), Notification(RETURNS, renamed_from=ORDERS)])
     assert await said(ground, RETURNS) == [(f"{pointer(0)}.new", None, TableOrigin.REGISTER, False)]
 
 
-async def test_a_rename_may_tell_its_location_itself(ground: Ground) -> None:
+async def test_rename_can_report_its_own_location(ground: Ground) -> None:
     await ground.inbox.put([Notification(RETURNS, min_metadata_location=pointer(4), uuid="u1", renamed_from=ORDERS)])
     assert await said(ground, RETURNS) == [(pointer(4), "u1", TableOrigin.REGISTER, False)]
 
 
-async def test_a_rename_that_is_told_twice_takes_nothing_along_again(ground: Ground) -> None:
+async def test_repeated_rename_moves_no_change_again(ground: Ground) -> None:
     rename = [Notification(ORDERS, renamed_to=RETURNS), Notification(RETURNS, renamed_from=ORDERS)]
     await ground.inbox.put(
         [Notification(ORDERS, min_metadata_location=pointer(1), uuid="u1", origin=TableOrigin.CREATE), *rename]
@@ -193,7 +193,7 @@ async def test_a_rename_that_is_told_twice_takes_nothing_along_again(ground: Gro
     assert await said(ground, RETURNS) == before
 
 
-async def test_what_is_told_late_follows_its_table_to_its_last_name(ground: Ground) -> None:
+async def test_late_change_follows_its_table_to_the_last_name(ground: Ground) -> None:
     names = [ORDERS, RETURNS, LATER]
     await ground.inbox.put(
         [Notification(ORDERS, min_metadata_location=pointer(1), uuid="u1", origin=TableOrigin.CREATE)]
@@ -206,7 +206,7 @@ async def test_what_is_told_late_follows_its_table_to_its_last_name(ground: Grou
     assert (pointer(2), "u1", None, False) in await said(ground, LATER)
 
 
-async def test_what_is_told_late_of_a_table_that_is_not_named_follows_nobody(ground: Ground) -> None:
+async def test_late_change_without_a_matching_uuid_follows_no_rename(ground: Ground) -> None:
     await ground.inbox.put(
         [Notification(ORDERS, min_metadata_location=pointer(1), uuid="u1", origin=TableOrigin.CREATE)]
     )
@@ -222,7 +222,7 @@ async def test_what_is_told_late_of_a_table_that_is_not_named_follows_nobody(gro
     assert {location for location, *_ in await said(ground, RETURNS)} == {pointer(1)}
 
 
-async def test_a_birth_that_its_rename_overtook_follows_it(ground: Ground) -> None:
+async def test_late_create_event_follows_its_rename(ground: Ground) -> None:
     await ground.inbox.put(
         [Notification(ORDERS, renamed_to=RETURNS, uuid="u1"), Notification(RETURNS, renamed_from=ORDERS, uuid="u1")]
     )
@@ -233,7 +233,7 @@ async def test_a_birth_that_its_rename_overtook_follows_it(ground: Ground) -> No
     assert await said(ground, RETURNS) == [(pointer(0), "u1", TableOrigin.REGISTER, False)]
 
 
-async def test_names_that_a_table_was_renamed_to_and_fro_hold_nobody_up(ground: Ground) -> None:
+async def test_rename_cycle_does_not_block(ground: Ground) -> None:
     ends = [Notification(ORDERS, renamed_to=RETURNS, uuid="u1"), Notification(RETURNS, renamed_to=ORDERS, uuid="u1")]
     await ground.inbox.put([*ends, Notification(ORDERS, min_metadata_location=pointer(1), uuid="u1")])
     assert (pointer(1), "u1", None, False) in await said(ground, RETURNS)

@@ -11,11 +11,11 @@ def expected() -> Found:
     return Found.parse(EXPECTED.read_text())
 
 
-def test_every_promise_was_found_kept_by_every_adapter() -> None:
+def test_every_adapter_fulfils_every_contract() -> None:
     suite = {one.title: {name: dict.fromkeys(one.adapters, KEPT) for name in one.promises()} for one in SUITES}
     assert expected().cells == suite, ANEW
 
 
-def test_the_page_says_what_was_found() -> None:
+def test_page_matches_the_results() -> None:
     shown = page(expected())
     assert shown.path.read_text() == shown.brought_up_to_date(), ANEW

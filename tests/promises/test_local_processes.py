@@ -66,7 +66,7 @@ def names_beside(key: str) -> list[str]:
     return names_in(Path(key.removeprefix("file://")).parent)
 
 
-def test_no_swap_is_lost_among_processes(tmp_path: Path) -> None:
+def test_concurrent_processes_lose_no_update(tmp_path: Path) -> None:
     key = key_in(tmp_path)
     written(key, b"0")
     processes = [started(count_up, key, 50) for _ in range(8)]
@@ -75,7 +75,7 @@ def test_no_swap_is_lost_among_processes(tmp_path: Path) -> None:
     assert names_beside(key) == ["sales_orders_main.ver"]
 
 
-def test_a_reader_sees_one_writers_content_whole(tmp_path: Path) -> None:
+def test_reader_never_sees_a_partial_write(tmp_path: Path) -> None:
     key = key_in(tmp_path)
     bodies = (b"a" * 60_000, b"b" * 30_000, b"c")
     written(key, bodies[0])
@@ -99,7 +99,7 @@ REPLACING = [Step("write"), Step("fsync"), Step("renameat"), Step("fsync", of_fo
 
 
 @pytest.mark.parametrize("step", CREATING, ids=str)
-def test_a_writer_that_dies_while_creating_leaves_all_or_nothing(tmp_path: Path, step: Step) -> None:
+def test_crash_during_create_leaves_all_or_nothing(tmp_path: Path, step: Step) -> None:
     key = key_in(tmp_path)
     written(f"{key}.other", b"")
     assert ended(started(die_writing, key, NEW, step)) == -signal.SIGSYS
@@ -108,7 +108,7 @@ def test_a_writer_that_dies_while_creating_leaves_all_or_nothing(tmp_path: Path,
 
 
 @pytest.mark.parametrize("step", REPLACING, ids=str)
-def test_a_writer_that_dies_while_replacing_leaves_the_old_or_the_new(tmp_path: Path, step: Step) -> None:
+def test_crash_during_replace_leaves_the_old_or_the_new_content(tmp_path: Path, step: Step) -> None:
     key = key_in(tmp_path)
     written(key, OLD)
     assert ended(started(die_writing, key, NEW, step)) == -signal.SIGSYS
@@ -117,7 +117,7 @@ def test_a_writer_that_dies_while_replacing_leaves_the_old_or_the_new(tmp_path: 
 
 
 @pytest.mark.parametrize("before", [None, OLD], ids=["creating", "replacing"])
-def test_a_half_written_content_is_seen_by_nobody(tmp_path: Path, before: bytes | None) -> None:
+def test_half_written_content_is_invisible(tmp_path: Path, before: bytes | None) -> None:
     key = key_in(tmp_path)
     if before is None:
         written(f"{key}.other", b"")
@@ -141,7 +141,7 @@ def check_mended(key: str, present: bytes | None) -> None:
     assert TEMPORARY_NAME not in names_beside(key)
 
 
-def test_a_writer_killed_at_any_moment_leaves_a_whole_content(tmp_path: Path) -> None:
+def test_writer_killed_at_any_moment_leaves_complete_content(tmp_path: Path) -> None:
     key = key_in(tmp_path)
     bodies = (b"a" * 60_000, b"b" * 30_000)
     written(key, bodies[0])
@@ -161,7 +161,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_content(tmp_path: Path) ->
     check_mended(key, body_at(key))
 
 
-def test_what_a_living_writer_prepares_is_left_alone(tmp_path: Path) -> None:
+def test_temporary_file_of_a_running_writer_is_not_removed(tmp_path: Path) -> None:
     """Why cleaning up is safe: only the holder of the lock prepares, and only the holder of the lock cleans up."""
     key = key_in(tmp_path)
     held = written(key, OLD)
@@ -179,7 +179,7 @@ def test_what_a_living_writer_prepares_is_left_alone(tmp_path: Path) -> None:
     assert not prepared.exists()
 
 
-def test_no_swap_is_lost_beside_the_version_that_locked_folders(tmp_path: Path) -> None:
+def test_folder_locking_version_and_this_one_lose_no_update(tmp_path: Path) -> None:
     """As in a rolling upgrade: both versions prepare contents under one name."""
     key = key_in(tmp_path)
     written(key, b"0")
@@ -188,7 +188,7 @@ def test_no_swap_is_lost_beside_the_version_that_locked_folders(tmp_path: Path) 
     assert body_at(key) == b"300"
 
 
-def test_the_version_that_locked_folders_and_this_one_exclude_each_other(tmp_path: Path) -> None:
+def test_folder_locking_version_and_this_one_exclude_each_other(tmp_path: Path) -> None:
     before = os.open(tmp_path, os.O_RDONLY)
     with LockableFolder(str(tmp_path), "the folder", PendingFsyncs()) as now:
         assert now.lock()
@@ -206,7 +206,7 @@ def test_the_version_that_locked_folders_and_this_one_exclude_each_other(tmp_pat
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes on two users' ids")
 @pytest.mark.parametrize("mode", [0o777, 0o1777], ids=["plain", "sticky"])
 @pytest.mark.parametrize("umask", [0o022, 0o077])
-def test_another_user_takes_over_a_lock_file_that_was_left(open_to_all: Path, umask: int, mode: int) -> None:
+def test_leftover_lock_file_is_usable_by_another_user(open_to_all: Path, umask: int, mode: int) -> None:
     """Both may write the folder; the file has the first one's id, and the mode that its mask leaves."""
     folder = open_to_all
     folder.chmod(mode)
@@ -218,7 +218,7 @@ def test_another_user_takes_over_a_lock_file_that_was_left(open_to_all: Path, um
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes on two users' ids")
-def test_a_lock_file_that_another_user_may_only_read_is_locked_all_the_same(open_to_all: Path) -> None:
+def test_read_only_lock_file_of_another_user_is_locked(open_to_all: Path) -> None:
     """As an earlier version left it."""
     folder = open_to_all
     (folder / LOCK_NAME).touch(0o644)
@@ -232,7 +232,7 @@ def test_a_lock_file_that_another_user_may_only_read_is_locked_all_the_same(open
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes on a user's id")
-def test_a_folder_that_may_not_be_written_is_refused_with_a_lock_file_and_without(open_to_all: Path) -> None:
+def test_write_to_a_read_only_folder_is_forbidden(open_to_all: Path) -> None:
     folder = open_to_all
     folder.chmod(0o755)
     for left in (False, True):
@@ -248,7 +248,7 @@ def written_as(user: int, umask: int, key: str) -> object:
     return told(write_as, user, umask, key, b"1")
 
 
-def test_a_folder_that_was_moved_away_is_not_written_to(tmp_path: Path) -> None:
+def test_moved_folder_is_not_locked(tmp_path: Path) -> None:
     """A lock on a folder that no longer lies where readers look protects nothing."""
     key = key_in(tmp_path)
     written(key, OLD)

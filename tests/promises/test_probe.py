@@ -86,27 +86,27 @@ async def ground(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         yield ground
 
 
-async def test_a_good_store_is_proven_beside_a_file_that_stays_as_it_is(ground: Ground) -> None:
+async def test_probe_of_a_good_store_changes_no_file(ground: Ground) -> None:
     held = await ground.store.write(ground.key, b"1", None)
     assert await ground.store.probe(ground.key) == GOOD
     assert await ground.store.read(ground.key) == held
     assert await ground.store.list(ground.folder, 10) == [ground.key]
 
 
-async def test_a_proof_needs_no_file_and_is_for_good(ground: Ground) -> None:
+async def test_probe_needs_no_file_and_stays_valid(ground: Ground) -> None:
     proven = await ground.store.probe(ground.key)
     assert await ground.store.list(ground.folder, 10) == []
     assert await ground.store.probe(f"{ground.folder}never_written.ver") == proven == GOOD
 
 
-async def test_no_stored_content_has_the_made_up_tag(ground: Ground) -> None:
+async def test_no_stored_content_has_the_unknown_etag(ground: Ground) -> None:
     held = await ground.store.write(ground.key, b"1", None)
     assert isinstance(held, StoredObject)
     assert len(held.etag) == len(ground.made_up)
     assert held.etag != ground.made_up
 
 
-async def test_a_proof_has_a_file_of_its_own_that_looks_like_a_document_and_is_none() -> None:
+async def test_probe_file_resembles_a_document_but_is_none() -> None:
     store = OddStore()
     assert await proofs().guarantees(store, KEY) == GOOD
     assert store.files == {KEY: b"live"}
@@ -116,7 +116,7 @@ async def test_a_proof_has_a_file_of_its_own_that_looks_like_a_document_and_is_n
     assert media_type(probe) == media_type(KEY)
 
 
-async def test_each_bucket_is_proven_once_and_by_itself() -> None:
+async def test_each_bucket_is_probed_once() -> None:
     store, known = OddStore(), proofs()
     await known.guarantees(store, KEY)
     once = len(store.asked)
@@ -128,7 +128,7 @@ async def test_each_bucket_is_proven_once_and_by_itself() -> None:
 
 @pytest.mark.parametrize("verb", ["read", "create", "swap", "delete"])
 @pytest.mark.parametrize("when", [1, 2])
-async def test_a_proof_that_fails_leaves_nothing_behind_and_is_tried_again(verb: str, when: int) -> None:
+async def test_failed_probe_leaves_no_file_and_is_repeated(verb: str, when: int) -> None:
     store, known = OddStore(**{verb: (when, fail)}), proofs()
     with pytest.raises(OutcomeUnknown):
         await known.guarantees(store, KEY)
@@ -137,21 +137,21 @@ async def test_a_proof_that_fails_leaves_nothing_behind_and_is_tried_again(verb:
     assert await known.guarantees(store, KEY) == GOOD
 
 
-async def test_what_cannot_be_cleaned_away_hides_no_reason() -> None:
+async def test_failed_cleanup_does_not_hide_the_error() -> None:
     store = OddStore(create=(2, be_denied), discard=(1, fail))
     with pytest.raises(Forbidden):
         await proofs().guarantees(store, KEY)
 
 
 @pytest.mark.parametrize(("event", "cleans"), [(be_denied, False), (fail, True)])
-async def test_what_was_not_written_is_not_cleaned_away(event: Event, *, cleans: bool) -> None:
+async def test_unwritten_probe_file_is_not_deleted(event: Event, *, cleans: bool) -> None:
     store = OddStore(create=(1, event))
     with pytest.raises(Transient):
         await proofs().guarantees(store, KEY)
     assert ("discard" in {verb for verb, _ in store.asked}) is cleans
 
 
-async def test_a_store_that_hangs_is_not_waited_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hanging_cleanup_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "CLEANUP_TIMEOUT", 0.01)
 
     class Hanging(OddStore):
@@ -163,7 +163,7 @@ async def test_a_store_that_hangs_is_not_waited_for_twice(monkeypatch: pytest.Mo
         await proofs().guarantees(Hanging(create=(1, fail)), KEY)
 
 
-async def test_a_creation_whose_answer_was_lost_is_known_by_its_content() -> None:
+async def test_create_with_a_lost_answer_is_recognized_by_its_content() -> None:
     """A request is sent once more on the way, and what it wrote at first then stands in its way."""
 
     class Repeating(OddStore):
@@ -178,13 +178,13 @@ async def test_a_creation_whose_answer_was_lost_is_known_by_its_content() -> Non
     assert await proofs().guarantees(Repeating(), KEY) == GOOD
 
 
-async def test_what_a_missing_key_is_denied_with_is_no_creation() -> None:
+async def test_denied_replace_of_a_missing_key_is_not_a_create() -> None:
     """Without the permission to list, some services deny what is missing."""
     store = OddStore(swap=(3, be_denied))
     assert await proofs().guarantees(store, KEY) == GOOD
 
 
-async def test_a_store_without_tags_is_refused_and_not_asked_for_ever() -> None:
+async def test_store_without_etags_is_refused_until_a_probe_succeeds() -> None:
     known = proofs(unsafe=True)
     with pytest.raises(StoreUnfit, match="without an entity tag"):
         await known.guarantees(OddStore(create=(1, lose_tag)), KEY)
@@ -220,7 +220,7 @@ class Bare(OddStore):
 
 
 @pytest.mark.parametrize("form", ["%s", '"%s"', 'W/"%s"'])
-async def test_tags_are_written_as_the_store_takes_them(form: str) -> None:
+async def test_etags_are_sent_in_the_form_that_the_store_accepts(form: str) -> None:
     known = proofs()
     assert known.etag_condition(KEY, form % "0a") == form % "0a"
     assert await known.guarantees(Bare(known, form), KEY) == GOOD
@@ -228,14 +228,14 @@ async def test_tags_are_written_as_the_store_takes_them(form: str) -> None:
     assert known.etag_condition("s3://pond/x.ver", form % "0a") == form % "0a"
 
 
-async def test_no_form_stays_that_does_not_help() -> None:
+async def test_unaccepted_etag_form_is_not_stored() -> None:
     known = proofs()
     with pytest.raises(StoreUnfit, match="refuses to replace"):
         await known.guarantees(Bare(known, '"!%s"'), KEY)
     assert known.etag_condition(KEY, '"0a"') == '"0a"'
 
 
-def test_forms_of_a_tag() -> None:
+def test_forms_of_an_etag() -> None:
     tags = ['"0a"', 'W/"0a"', "0a"]
     assert [without_quotes(tag) for tag in tags] == ["0a", "0a", "0a"]
     assert [as_strong(tag) for tag in tags] == ['"0a"', '"0a"', "0a"]
@@ -254,7 +254,7 @@ class Silent(OddStore):
         return await super().write(key, body, replacing)
 
 
-async def test_who_waits_for_the_proof_of_another_can_be_stopped_and_who_proves_cannot() -> None:
+async def test_waiting_for_a_probe_is_cancellable_but_the_probe_is_not() -> None:
     known, store, proven = proofs(), Silent(), list[Guarantees]()
 
     async def one() -> None:
@@ -271,7 +271,7 @@ async def test_who_waits_for_the_proof_of_another_can_be_stopped_and_who_proves_
     assert proven == [GOOD]
 
 
-async def test_a_proof_that_fails_for_one_is_tried_by_the_next() -> None:
+async def test_failed_probe_is_repeated_by_the_next_caller() -> None:
     store, known = OddStore(create=(1, fail)), proofs()
     failed: list[Exception] = []
 

@@ -33,7 +33,7 @@ async def replaced(ground: Ground, body: bytes, held: StoredObject) -> StoredObj
     return newer
 
 
-async def test_what_was_written_is_read_with_the_same_tag(ground: Ground) -> None:
+async def test_written_content_is_read_with_the_same_etag(ground: Ground) -> None:
     assert await ground.store.read(ground.key) is None
     held = await created(ground)
     assert held.body == b"1"
@@ -43,7 +43,7 @@ async def test_what_was_written_is_read_with_the_same_tag(ground: Ground) -> Non
     assert await ground.store.read(ground.key) == newer
 
 
-async def test_a_file_of_any_length_is_read_in_parts(ground: Ground) -> None:
+async def test_large_file_is_read_in_ranges(ground: Ground) -> None:
     assert await ground.store.read_range(ground.key, 0, 10) is None
     body = bytes(range(256)) * (MAX_DOCUMENT_BYTES // 64)
     await ground.plant(ground.key, body)
@@ -56,21 +56,21 @@ async def test_a_file_of_any_length_is_read_in_parts(ground: Ground) -> None:
     assert await ground.store.read_range(ground.key, len(body), 1000) == b""
 
 
-async def test_a_stale_writer_loses(ground: Ground) -> None:
+async def test_stale_writer_loses(ground: Ground) -> None:
     stale = await created(ground)
     newer = await replaced(ground, b"2", stale)
     assert await ground.store.write(ground.key, b"3", replacing=stale) == PreconditionFailed()
     assert await ground.store.read(ground.key) == newer
 
 
-async def test_a_creation_never_replaces(ground: Ground) -> None:
+async def test_create_never_replaces(ground: Ground) -> None:
     held = await created(ground)
     assert await ground.store.write(ground.key, b"2", replacing=None) == PreconditionFailed()
     assert await ground.store.write(ground.key, b"1", replacing=None) == PreconditionFailed()
     assert await ground.store.read(ground.key) == held
 
 
-async def test_a_replacement_never_creates(ground: Ground) -> None:
+async def test_replace_never_creates(ground: Ground) -> None:
     held = StoredObject(b"1", ground.made_up)
     assert await ground.store.write(ground.key, b"2", replacing=held) == PreconditionFailed()
     assert await ground.store.read(ground.key) is None
@@ -80,7 +80,7 @@ async def test_a_replacement_never_creates(ground: Ground) -> None:
     assert await ground.store.read(ground.key) is None
 
 
-async def test_a_made_up_tag_fits_nothing_whatever_content_comes_with_it(ground: Ground) -> None:
+async def test_unknown_etag_never_matches(ground: Ground) -> None:
     held = await created(ground)
     made_up = StoredObject(held.body, ground.made_up)
     assert await ground.store.write(ground.key, b"2", replacing=made_up) == PreconditionFailed()
@@ -89,14 +89,14 @@ async def test_a_made_up_tag_fits_nothing_whatever_content_comes_with_it(ground:
     assert await ground.store.read(ground.key) == held
 
 
-async def test_the_same_content_is_written_anew(ground: Ground) -> None:
+async def test_same_content_is_written_again(ground: Ground) -> None:
     held = await created(ground)
     again = await replaced(ground, held.body, held)
     assert await ground.store.read(ground.key) == again
     assert (again.etag == held.etag) is ground.tags_contents
 
 
-async def test_a_content_that_returns_can_be_replaced_again(ground: Ground) -> None:
+async def test_restored_content_can_be_replaced_again(ground: Ground) -> None:
     """On S3 a tag says which content, not which write. Whoever needs more than that reads a second file."""
     first = await created(ground, b"A")
     between = await replaced(ground, b"B", first)
@@ -116,21 +116,21 @@ async def test_only_the_expected_content_is_deleted(ground: Ground) -> None:
     assert await ground.store.read(ground.key) is None
 
 
-async def test_what_is_not_there_is_gone(ground: Ground) -> None:
+async def test_delete_of_a_missing_file_succeeds(ground: Ground) -> None:
     assert await ground.store.delete(ground.key, StoredObject(b"1", ground.made_up)) == Deleted()
     held = await created(ground)
     assert await ground.store.delete(ground.key, held) == Deleted()
     assert await ground.store.delete(ground.key, held) == Deleted()
 
 
-async def test_an_empty_file_is_a_file(ground: Ground) -> None:
+async def test_empty_file_exists(ground: Ground) -> None:
     held = await created(ground, b"")
     assert await ground.store.read(ground.key) == held == StoredObject(b"", held.etag)
     assert await ground.store.write(ground.key, b"", replacing=None) == PreconditionFailed()
     assert await ground.store.delete(ground.key, await replaced(ground, b"1", held)) == Deleted()
 
 
-async def test_a_listing_is_in_order_and_ends_at_its_limit(ground: Ground) -> None:
+async def test_listing_is_sorted_and_limited(ground: Ground) -> None:
     names = ["b.ver", "a_b.ver", "B.ver", "a%5Fb.ver", "a.ver", "ä.ver"]
     for name in names:
         assert isinstance(await ground.store.write(ground.folder + name, b"", None), StoredObject)
@@ -141,7 +141,7 @@ async def test_a_listing_is_in_order_and_ends_at_its_limit(ground: Ground) -> No
     assert await ground.store.list(ground.folder, 0) == []
 
 
-async def test_a_listing_shows_one_folder_alone(ground: Ground) -> None:
+async def test_listing_covers_one_folder_only(ground: Ground) -> None:
     assert await ground.store.list(ground.folder, 10) == []
     metadata = ground.folder.removesuffix("_sfn/")
     beside = f"{metadata}version-hint.text"
@@ -151,7 +151,7 @@ async def test_a_listing_shows_one_folder_alone(ground: Ground) -> None:
     assert await ground.store.list(metadata, 10) == [f"{metadata}_sfn_other.ver", beside]
 
 
-async def test_a_listing_has_no_folders(ground: Ground) -> None:
+async def test_listing_contains_no_folders(ground: Ground) -> None:
     """Some consoles make one as an object, empty and named with a slash at its end."""
     await created(ground)
     if not ground.folder.startswith("file:"):
@@ -160,7 +160,7 @@ async def test_a_listing_has_no_folders(ground: Ground) -> None:
     assert await ground.store.list(ground.folder, 10) == [ground.key]
 
 
-async def test_a_listing_forgets_what_was_deleted(ground: Ground) -> None:
+async def test_deleted_file_is_not_listed(ground: Ground) -> None:
     await ground.store.delete(ground.key, await created(ground))
     assert await ground.store.list(ground.folder, 10) == []
 
@@ -169,7 +169,7 @@ async def test_a_listing_forgets_what_was_deleted(ground: Ground) -> None:
     "name",
     ["a_b", "a%5Fb", "%2E%2e%2F", "sales%20orders", "sp ace", "größe_表_🧊", "a" * 100 + "~" + "b" * 99, "-", "~", "%"],
 )
-async def test_a_key_is_taken_to_the_letter(ground: Ground, name: str) -> None:
+async def test_special_characters_in_keys_are_preserved(ground: Ground, name: str) -> None:
     key = f"{ground.folder}{name}.ver"
     held = await ground.store.write(key, name.encode(), None)
     assert isinstance(held, StoredObject)
@@ -178,14 +178,14 @@ async def test_a_key_is_taken_to_the_letter(ground: Ground, name: str) -> None:
     assert await ground.store.delete(key, held) == Deleted()
 
 
-async def test_no_more_than_a_document_is_read_of_a_foreign_file(ground: Ground) -> None:
+async def test_read_of_a_large_foreign_file_is_limited(ground: Ground) -> None:
     await ground.plant(ground.key, b"x" * (MAX_DOCUMENT_BYTES + 1000))
     held = await ground.store.read(ground.key)
     assert held is not None
     assert len(held.body) == MAX_DOCUMENT_BYTES + 1
 
 
-async def test_no_more_than_a_document_is_written(ground: Ground) -> None:
+async def test_oversized_document_is_not_written(ground: Ground) -> None:
     held = await created(ground, b"x" * MAX_DOCUMENT_BYTES)
     with pytest.raises(Permanent) as refused:
         await ground.store.write(ground.key, b"x" * (MAX_DOCUMENT_BYTES + 1), replacing=held)
@@ -193,7 +193,7 @@ async def test_no_more_than_a_document_is_written(ground: Ground) -> None:
     assert await ground.store.read(ground.key) == held
 
 
-async def test_what_another_program_writes_is_seen(ground: Ground) -> None:
+async def test_write_of_another_program_is_detected(ground: Ground) -> None:
     held = await created(ground)
     await ground.plant(ground.key, b"theirs")
     assert await ground.store.write(ground.key, b"2", replacing=held) == PreconditionFailed()
@@ -203,7 +203,7 @@ async def test_what_another_program_writes_is_seen(ground: Ground) -> None:
     assert theirs.body == b"theirs"
 
 
-async def test_of_many_who_create_one_wins(ground: Ground) -> None:
+async def test_one_of_many_concurrent_creates_wins(ground: Ground) -> None:
     won: list[bytes] = []
 
     async def create(body: bytes) -> None:
@@ -219,7 +219,7 @@ async def test_of_many_who_create_one_wins(ground: Ground) -> None:
     assert held.body == won[0]
 
 
-async def test_no_swap_is_lost_among_tasks(ground: Ground) -> None:
+async def test_concurrent_tasks_lose_no_update(ground: Ground) -> None:
     await created(ground, b"0")
 
     async def count_up() -> None:

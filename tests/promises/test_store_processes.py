@@ -42,7 +42,7 @@ def count_up(opened: Opened, key: str) -> None:
     anyio.run(run)
 
 
-async def test_no_swap_of_many_processes_is_lost(ground: Ground) -> None:
+async def test_concurrent_processes_lose_no_update(ground: Ground) -> None:
     assert isinstance(await ground.store.write(ground.key, b"0", None), StoredObject)
     processes = [
         FORKED.Process(target=count_up, args=(ground.elsewhere, ground.key), daemon=True) for _ in range(PROCESSES)

@@ -29,7 +29,7 @@ KEY = f"{FOLDER}sales_orders_main.ver"
 ANEW = "write it down: python -m tests.promises.store_quirks"
 UNSAFE = [quirk.name for quirk in S3 if quirk.unsafe]
 LISTINGS = [quirk.name for quirk in S3 if "listing" in quirk.name or quirk.name in {"none", "short pages"}]
-OF_TASKS = "test_no_swap_is_lost_among_tasks"
+OF_TASKS = "test_concurrent_tasks_lose_no_update"
 """What the server's own atomicity is for."""
 Promise: TypeAlias = Callable[[Ground], Awaitable[None]]
 
@@ -49,7 +49,7 @@ def promises(quirk: str) -> Iterator[tuple[str, Promise]]:
 
 
 @pytest.mark.parametrize("quirk", named(Verdict.RIGHT, Verdict.KEEPS))
-async def test_every_promise_is_kept(quirk: str) -> None:
+async def test_contracts_hold_on_a_store_with_a_quirk(quirk: str) -> None:
     async with s3_with(quirk) as (ground, _):
         await ground.store.probe(ground.key)
         for number, (name, promise) in enumerate(promises(quirk)):
@@ -61,7 +61,7 @@ async def test_every_promise_is_kept(quirk: str) -> None:
 
 
 @pytest.mark.parametrize("quirk", named(Verdict.RIGHT, Verdict.KEEPS))
-async def test_a_store_is_proven_and_nothing_is_left_behind(quirk: str) -> None:
+async def test_accepted_store_has_no_probe_file_left(quirk: str) -> None:
     async with s3_with(quirk) as (ground, server):
         proven = await ground.store.probe(ground.key)
         assert proven == Guarantees(swap=True, conditional_delete=QUIRKS[quirk].verdict is Verdict.RIGHT)
@@ -72,7 +72,7 @@ async def test_a_store_is_proven_and_nothing_is_left_behind(quirk: str) -> None:
 
 
 @pytest.mark.parametrize("quirk", named(Verdict.REFUSED))
-async def test_a_store_is_refused_with_a_reason_and_nothing_is_left_behind(quirk: str) -> None:
+async def test_refused_store_has_a_reason_and_no_probe_file_left(quirk: str) -> None:
     async with s3_with(quirk) as (ground, server):
         server.plant(KEY.removeprefix("s3://lake/"), b"live")
         live = dict(server.objects)
@@ -92,7 +92,7 @@ async def test_a_store_is_refused_with_a_reason_and_nothing_is_left_behind(quirk
 
 
 @pytest.mark.parametrize("quirk", named(Verdict.AWAY))
-async def test_a_store_that_fails_on_conditions_is_away(quirk: str) -> None:
+async def test_failing_conditional_write_is_a_store_outage(quirk: str) -> None:
     async with s3_with(quirk) as (ground, server):
         with pytest.raises(Transient) as away:
             await ground.store.probe(KEY)
@@ -102,7 +102,7 @@ async def test_a_store_that_fails_on_conditions_is_away(quirk: str) -> None:
 
 
 @pytest.mark.parametrize("quirk", named(Verdict.LISTING))
-async def test_a_listing_that_does_not_go_on_is_not_taken_for_whole(quirk: str) -> None:
+async def test_incomplete_listing_is_an_error(quirk: str) -> None:
     async with s3_with(quirk) as (ground, _):
         for number in range(3):
             await ground.plant(f"{FOLDER}{number}.ver", b"1")
@@ -113,7 +113,7 @@ async def test_a_listing_that_does_not_go_on_is_not_taken_for_whole(quirk: str) 
 
 
 @pytest.mark.parametrize("quirk", UNSAFE)
-async def test_an_operator_may_accept_a_store_that_takes_too_many_writes(quirk: str) -> None:
+async def test_unsafe_store_is_accepted_if_configured(quirk: str) -> None:
     async with s3_with(quirk, unsafe=True) as (ground, server):
         assert await ground.store.probe(KEY) == Guarantees(swap=False, conditional_delete=False)
         held = await ground.store.write(KEY, b"1", None)
@@ -123,14 +123,14 @@ async def test_an_operator_may_accept_a_store_that_takes_too_many_writes(quirk: 
 
 
 @pytest.mark.parametrize("quirk", [name for name in named(Verdict.REFUSED) if name not in UNSAFE])
-async def test_no_operator_can_accept_a_store_that_takes_too_few_writes(quirk: str) -> None:
+async def test_store_that_refuses_valid_writes_is_never_accepted(quirk: str) -> None:
     async with s3_with(quirk, unsafe=True) as (ground, server):
         with pytest.raises(Permanent):
             await ground.store.probe(KEY)
         assert server.objects == {}
 
 
-async def test_a_refused_store_is_written_to_no_more() -> None:
+async def test_refused_store_is_not_written_to() -> None:
     async with s3_with("If-Match creates") as (ground, server):
         held = await ground.store.write(KEY, b"1", None)
         assert isinstance(held, StoredObject)
@@ -146,7 +146,7 @@ async def test_a_refused_store_is_written_to_no_more() -> None:
         assert await ground.store.delete(KEY, held) == Deleted()
 
 
-async def test_a_proof_never_touches_a_file_of_a_table() -> None:
+async def test_probe_touches_only_probe_files() -> None:
     async with s3_with("none") as (ground, server):
         await ground.plant(KEY, b"live")
         server.asked.clear()
@@ -167,7 +167,7 @@ def other(
 
 
 @pytest.mark.parametrize("quirk", [quirk.name for quirk in OTHERS])
-async def test_other_services_are_refused_or_right(quirk: str, request: pytest.FixtureRequest) -> None:
+async def test_gcs_and_azure_with_a_quirk_are_refused_or_correct(quirk: str, request: pytest.FixtureRequest) -> None:
     opened, folder = await anyio.to_thread.run_sync(lambda: other(quirk, request, unsafe=False))
     async with opened as store:
         if QUIRKS[quirk].verdict is Verdict.REFUSED:
@@ -179,6 +179,6 @@ async def test_other_services_are_refused_or_right(quirk: str, request: pytest.F
         assert await store.list(folder, 10) == []
 
 
-def test_the_page_says_what_becomes_of_each_quirk() -> None:
+def test_page_matches_the_outcome_of_each_quirk() -> None:
     shown = page()
     assert shown.path.read_text() == shown.brought_up_to_date(), ANEW

@@ -37,12 +37,12 @@ OF_EACH = (
 )
 
 MANY = {
-    "test_a_roster_of_many_pages_has_every_table_once",
-    "test_a_short_lived_table_does_not_wait_behind_a_backlog",
-    "test_many_that_are_let_go_hold_nobody_up",
-    "test_ten_thousand_hints_are_one_row_with_the_highest_floor",
-    "test_thousands_of_commits_are_few_and_the_newest_is_among_them",
-    "test_without_a_limit_ten_steps_pass_or_one_in_a_hundred",
+    "test_table_index_of_many_pages_has_every_table_once",
+    "test_short_lived_table_does_not_wait_behind_a_backlog",
+    "test_large_release_does_not_block_notifications",
+    "test_ten_thousand_notifications_are_one_job_with_the_newest_location",
+    "test_thousands_of_commits_are_reduced_to_the_newest",
+    "test_default_limit_is_ten_steps_or_one_percent",
 }
 """They are about more rows than any history has."""
 

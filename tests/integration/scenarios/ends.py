@@ -90,8 +90,8 @@ SCENARIOS = (
     Scenario("rename a → b, drop b", renamed_and_dropped, OUTAGE_OR_SILENCE),
     Scenario("drop and create again in the same directory", again_here, OUTAGE_OR_SILENCE),
     Scenario("drop and create again elsewhere", again_elsewhere, OUTAGE),
-    Scenario("drop of a table of which u has an older file, then of u", older_row),
-    Scenario("drop, and its time is over", expired_drop, expires=True),
-    Scenario("rename a → b, and the old file's time is over", expired_rename, expires=True),
-    Scenario("relocation, and the old files' time is over", expired_move, expires=True),
+    Scenario("drop t while u has an older file of the same table, then drop u", older_row),
+    Scenario("drop, tombstone expired", expired_drop, expires=True),
+    Scenario("rename a → b, tombstone expired", expired_rename, expires=True),
+    Scenario("relocation, tombstones expired", expired_move, expires=True),
 )

@@ -134,7 +134,7 @@ def _history(truth: Truth, table: Known, now: Known) -> str:
         raise AssertionError(f"{table.directory}: expected commits of {had} in that order, found {found}")
     sources = " and ".join(sorted({entry.source.value for entry in told}))
     lost = sum(entry.gap for entry in told)
-    return f"{len(found)} of {len(had)} commits by {sources}" + (f", {lost} told of as lost" if lost else "")
+    return f"{len(found)} of {len(had)} commits by {sources}" + (f", {lost} reported as lost" if lost else "")
 
 
 def _state(truth: Truth, table: Known, ref: str) -> str:

@@ -131,7 +131,7 @@ def _seen(world: World, plays: Sequence[_Played], hearing: Hearing, at_a_time: i
             section = Section(NAMINGS[it.naming], it.scenario.placement, world.warehouse, it.scenario.expires)
             return _cell(Stage(world, section, it.key, hearing), it.scenario)
         except BaseException as error:
-            error.add_note(f"in {it.scenario.title!r}, {it.telling or 'told of each change'}, {it.naming} naming")
+            error.add_note(f"in {it.scenario.title!r}, {it.telling or 'an event of each change'}, {it.naming} naming")
             hearing.give_up()
             raise
 

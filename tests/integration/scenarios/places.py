@@ -100,6 +100,6 @@ SCENARIOS = (
     Scenario("staged create, committed", unstaged),
     Scenario("relocation", relocate, OUTAGE),
     Scenario("create or replace, with another location", replace, OUTAGE),
-    Scenario("relocation to a place that another environment's file has", occupied),
+    Scenario("relocation to a directory with a file of another environment", occupied),
     Scenario("another write.metadata.path", metadata_path, OUTAGE),
 )

@@ -15,8 +15,8 @@ _LETTERS = {how: how[0].upper() for how in STANDARD}
 LEGEND = (
     "**D** goes by the directory, **N** by the table's name in it, **U** by its uuid, **H** by the version hint; **✓** "
     "is all four. `t`: the rows of that table as the catalog has them; `→ t`: the same, where one file led on to "
-    "another; `Dropped` and the like: refusals. `same`: as with `identifier`; in the last two columns, as where each "
-    "change was told as it happened."
+    "another; `Dropped` and the like: refusals. `same`: as with `identifier`; in the last two columns, as with an "
+    "event of each change."
 )
 _ESCAPED = str.maketrans({"|": r"\|", "&": "&amp;", "<": "&lt;", "`": "'"})
 

@@ -16,8 +16,8 @@ Play = Callable[[Stage], Sequence[Look]]
 class Telling(StrEnum):
     """How the service may learn of the changes, where it is not told of each as it happens."""
 
-    LAST = "told of the last alone, after an outage"
-    NONE = "told of none"
+    LAST = "one event after an outage"
+    NONE = "no event"
 
 
 OUTAGE = (Telling.LAST,)

@@ -51,7 +51,7 @@ def two_of_one_name(stage: Stage) -> list[Look]:
 SCENARIOS = (
     Scenario("two tables in one directory", shared),
     Scenario("… and one is dropped", unshared),
-    Scenario("two tables in one directory whose plain names are one", collision),
+    Scenario("two tables in one directory with the same plain file name", collision),
     Scenario("two environments: one table registered in both", registered_twice),
     Scenario("two environments: a table of one name and directory in each", two_of_one_name),
 )

@@ -42,13 +42,13 @@ def test_scenarios_do_not_get_into_each_others_namespaces() -> None:
 
 
 def test_a_difference_names_its_cell() -> None:
-    one = Matrix({"drop": {"uuid": {"name": "Dropped"}}}, {"told of none": {}})
-    silence = {"told of none": {"drop": {"ordinal": {"name": "Dropped"}}}}
+    one = Matrix({"drop": {"uuid": {"name": "Dropped"}}}, {"no event": {}})
+    silence = {"no event": {"drop": {"ordinal": {"name": "Dropped"}}}}
     other = Matrix({"drop": {"uuid": {"name": "t"}}, "undrop": {"uuid": {"hint": "t"}}}, silence)
     assert differences(one, other) == [
         "drop, uuid naming, by name: expected 'Dropped', found 't'",
         "undrop, uuid naming, by hint: expected 'nothing', found 't'",
-        "drop, told of none, ordinal naming, by name: expected 'nothing', found 'Dropped'",
+        "drop, no event, ordinal naming, by name: expected 'nothing', found 'Dropped'",
     ]
 
 

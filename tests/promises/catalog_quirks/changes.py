@@ -19,13 +19,13 @@ HTML: Final = Answer(b"<!doctype html><title>Sign in</title>", 200, {"content-ty
 TOKEN: Final = "next-page-token"  # noqa: S105 - no password
 ABSENT: Final = frozenset(
     {
-        "test_a_renamed_table_is_the_same_under_its_new_name",
-        "test_a_dropped_table_is_missing",
-        "test_what_is_not_there_is_missing_and_not_listed",
+        "test_renamed_table_is_the_same_under_its_new_name",
+        "test_dropped_table_is_missing",
+        "test_unknown_table_is_missing_and_not_listed",
     }
 )
 """Promises of what a catalog says of a table that is not there."""
-UNCHANGED: Final = frozenset({"test_an_unchanged_table_is_not_sent_again"})
+UNCHANGED: Final = frozenset({"test_unchanged_table_is_not_sent_again"})
 
 
 def gone(answer: Answer) -> Any:  # noqa: ANN401 - a quirk

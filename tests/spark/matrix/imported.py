@@ -77,6 +77,6 @@ FEATURES: Final = (
     Feature("add_files beside files of the table's own", beside_own),
     Feature("add_files, then columns renamed, dropped, added", renamed),
     Feature("add_files, then position deletes", deleted),
-    Feature("add_files of partitions whose columns are in no file", partitioned),
+    Feature("add_files: partition columns that no file has", partitioned),
     Feature("add_files that lack a column", not_null),
 )

@@ -92,7 +92,7 @@ ALTERED: Final = {
         ("ALTER COLUMN s.b FIRST",),
         "(2, struct('y', 2))",
     ),
-    "struct whose fields are all of later": Evolution(
+    "struct with all fields added later": Evolution(
         "s STRUCT<a: INT>, n INT", "(struct(1), 1)", ("ADD COLUMN s.b INT", "DROP COLUMN s.a"), "(struct(2), 2)"
     ),
     "struct added": Evolution("id INT", "(1)", ("ADD COLUMN s STRUCT<a: INT, b: STRING>",), "(2, struct(1, 'x'))"),
