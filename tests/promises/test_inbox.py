@@ -346,7 +346,7 @@ async def test_catalog_status_has_the_time_of_the_next_sweep(ground: Ground) -> 
 STOCK = table("stock")
 
 
-async def test_a_tables_standing_is_its_whole_story(ground: Ground) -> None:
+async def test_table_status_has_the_event_the_pending_change_and_the_result(ground: Ground) -> None:
     assert await ground.inbox.table_status(ORDERS) is None
     await ground.inbox.put(
         [Notification(ORDERS, "etl", "e1", min_metadata_location=pointer(2), body=b'{"name": "orders"}')]
@@ -394,7 +394,7 @@ async def test_wakeups_do_not_hide_the_last_event(ground: Ground) -> None:
     assert await last(ORDERS) == LastEvent("etl", "e2", ground.now, b"two")
 
 
-async def test_a_last_claim_that_was_well_says_no_why(ground: Ground) -> None:
+async def test_successful_last_result_has_no_reason(ground: Ground) -> None:
     await ground.settled(ORDERS, ground.done())
     standing = await ground.inbox.table_status(ORDERS)
     assert standing is not None

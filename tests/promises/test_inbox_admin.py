@@ -188,7 +188,7 @@ async def test_dead_letters_are_listed_in_pages(ground: Ground) -> None:
     assert await ground.inbox.list_newest(DeadLetterFilter(table=table("t4")), 3) == []
 
 
-async def test_a_replay_has_the_table_looked_at_and_closes_the_letter(ground: Ground) -> None:
+async def test_replay_checks_the_table_and_closes_the_dead_letter(ground: Ground) -> None:
     await ground.inbox.put([Notification(ORDERS, min_metadata_location=pointer(3))])
     await ground.settle(await ground.claim(), DeadLettered(DeadLetterReason.PERMANENT, "why"))
     number = await died(ground, STOCK)
@@ -213,7 +213,7 @@ async def test_replay_has_background_priority(ground: Ground) -> None:
     }
 
 
-async def test_a_replay_of_a_held_table_waives_the_brake_once(ground: Ground) -> None:
+async def test_replay_of_a_held_table_overrides_the_drop_limit_once(ground: Ground) -> None:
     await ground.settled(ORDERS, DeadLettered(DeadLetterReason.HELD_DROP, "why", ground.done().result))
     (letter,) = await ground.inbox.list_after(DeadLetterFilter(), 0, 9)
     await ground.inbox.replay([letter.id], [], ground.order())
@@ -260,7 +260,7 @@ async def test_discarded_dead_letter_causes_no_attempt(ground: Ground) -> None:
     assert await ground.claims() == []
 
 
-async def test_a_request_that_nobody_understood_is_kept_as_it_came(ground: Ground) -> None:
+async def test_undecodable_request_is_stored_unchanged(ground: Ground) -> None:
     accepted = await ground.inbox.put([ODD, Notification(ORDERS)])
     assert (accepted.accepted, accepted.duplicates) == (1, 0)
     (letter,) = await ground.inbox.list_after(DeadLetterFilter(reason=DeadLetterReason.UNDECODABLE), 0, 9)
@@ -289,7 +289,7 @@ async def test_replay_of_a_request_queues_its_notifications(ground: Ground) -> N
     assert await statuses(ground) == [DeadLetterStatus.REPLAYED]
 
 
-async def test_every_order_is_in_the_audit_log(ground: Ground) -> None:
+async def test_every_admin_command_is_in_the_audit_log(ground: Ground) -> None:
     first, second = await died(ground), await died(ground, STOCK)
     await ground.inbox.replay([first], [], AdminCommand("ann", "ids 1", ground.now))
     ground.clock.turn(1)

@@ -422,7 +422,7 @@ async def test_notification_of_a_failing_job_is_overdue_since_its_arrival(
     assert (await ground.inbox.stats()).oldest_due == {"prod": told}
 
 
-async def test_what_is_told_while_a_chore_runs_waits_since_then(ground: Ground) -> None:
+async def test_notification_during_a_background_job_is_overdue_since_its_arrival(ground: Ground) -> None:
     await ground.published(ORDERS, due=10)
     ground.clock.turn(10)
     claim, told = await ground.claim(), ground.clock.turn(5)
@@ -470,7 +470,7 @@ async def test_dead_job_is_overdue_until_its_dead_letter_is_closed(ground: Groun
     assert (await ground.inbox.stats()).oldest_due == {}
 
 
-async def test_what_another_row_asks_of_one_that_the_brake_holds_is_not_overdue(ground: Ground) -> None:
+async def test_wakeup_of_a_held_table_is_not_overdue(ground: Ground) -> None:
     await ground.settled(ORDERS, DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on"))
     await ground.settled(
         STOCK, Rescheduled(ground.after(600), "renamed", result=PublishResult(wakeups=(Wakeup(ORDERS),)))
