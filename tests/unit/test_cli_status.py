@@ -9,7 +9,7 @@ import pytest
 from sfn.admin.schemas import CircuitBreakerModel, DropLimitModel, ServiceStatus, TableCountsModel
 from sfn.cli.render import to_plain_text
 from sfn.cli.status import LATE_AFTER, attention_items, describe_sweep, status_page
-from tests.unit.operators import CALM, ENDED, NOON, SILENT, WELL, catalog, copied, swept
+from tests.unit.operators import CALM, ENDED, NO_TABLES, NOON, SILENT, WELL, catalog, copied, swept
 
 URL = "http://127.0.0.1:8085"
 
@@ -24,6 +24,13 @@ def test_all_is_well() -> None:
     assert lines[0] == "all is well: 3 tables; queue empty"
     assert f"sfn 1.2.3 at {URL}, up 3 h" in lines
     assert " ".join(lines[-1].split()) == "prod 3 0 3 0 0 0 0 - 1 min ago: 3 tables, 0 differed"
+
+
+def test_the_first_sweep_of_a_catalog_without_tables_is_a_start() -> None:
+    first = copied(ENDED, state="running", ended_at=None, tables=0, known_tables=0)
+    starting = catalog(sweep=first, live_tables=0, tables=copied(NO_TABLES, scheduled=0))
+    lines = to_plain_text(status_page(starting, URL, NOON)).splitlines()
+    assert lines[0] == "starting: first sweep of `prod` is running"
 
 
 def test_work_under_way_is_well() -> None:

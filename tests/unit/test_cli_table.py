@@ -1,4 +1,4 @@
-"""One table's story: the verdict first, then what is held, wanted and was tried."""
+"""One table on a page: the verdict first, then its file, what is pending, and what was tried."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sfn.cli.render import Tone, to_plain_text
 from sfn.cli.status import remedy_for
 from sfn.cli.table import TableVerdict, describe_key, table_page, table_verdict
 from sfn.domain.jobs import DeadLetterReason
-from tests.unit.operators import LETTER, NOON, ORDERS, copied
+from tests.unit.operators import LETTER, NOON, ORDERS, SILENT, copied
 
 NEWS = PendingChangeModel(
     min_metadata_location="file:///w/m/2.json", drop=False, purge=False, renamed_to=None, has_unprocessed=True
@@ -265,3 +265,13 @@ def test_what_a_letter_is_about_can_be_typed_again() -> None:
     assert describe_key(dotted) == "prod:a%2Eb.c"
     assert describe_key(copied(LETTER, namespace=None, name=None, table=None)) == "prod"
     assert describe_key(copied(LETTER, catalog=None, namespace=None, sender="etl")) == "sender etl"
+
+
+def test_a_pending_notification_of_a_catalog_that_does_not_answer_is_late_since_it_came() -> None:
+    event = LastEventModel(sender="etl", event_id=None, received_at=NOON - timedelta(seconds=12), body="")
+    late = table(pending=NEWS, due_at=NOON, last_event=event)
+    assert table_verdict(late, NOON, [SILENT]).text == (
+        "late for 12 s: catalog `prod` has not answered since 11:56:40 UTC; next attempt in 4 s"
+    )
+    elsewhere = [copied(SILENT, name="dev"), copied(SILENT, scope="store"), copied(SILENT, allowed_probes=2)]
+    assert table_verdict(late, NOON, elsewhere).text == "a notification is pending; its check was due 0 s ago"
