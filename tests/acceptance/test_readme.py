@@ -47,7 +47,7 @@ def answers(page: str) -> list[str]:
 
 
 # One more of them is one more to test.
-DEMO, TEST, INSTALL, EXPORT, CHECK, SERVE, NOTIFY, STATUS, RESOLVE = commands(README)
+DEMO, TEST, VENV, INSTALL, EXPORT, CHECK, SERVE, SECOND_SHELL, NOTIFY, STATUS, RESOLVE = commands(README)
 (POST,) = commands(HTTP_API)
 OPERATE = commands("docs/operate/runbooks.md")
 (FIRST,) = blocks(README, "toml")
@@ -59,6 +59,10 @@ def test_its_make_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in (command.removeprefix("make ") for command in (DEMO, TEST)):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_second_shell_has_the_surroundings_of_the_first() -> None:
+    assert SECOND_SHELL == " && ".join([VENV.split(" && ")[1], EXPORT])
 
 
 def test_its_way_to_install_it(tmp_path: Path) -> None:
