@@ -1,25 +1,30 @@
-"""One odd table, read in every way, compared."""
+"""The comparison of readers: one odd table read in every way, and batches of tables in processes of their own."""
 
 from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 
 from pyiceberg import types
 from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
 from sfn.sfnfile.naming import MAIN_BRANCH
-from tests.spark.differential.filters import Filter, some_filter
 from tests.spark.differential.reading import (
-    Asked,
     Refused,
     Rows,
+    SparkRead,
     attempted,
     by_python,
     by_source,
@@ -30,6 +35,8 @@ from tests.spark.differential.reading import (
     schema_of,
 )
 from tests.spark.differential.tables import DANGLING_BRANCH, OTHER, TAG, Maker, OddTable
+from tests.spark.differential.values import Filter, some_filter
+from tests.spark.session import changed_settings, spark_session, spark_settings
 
 FILTERS = 4
 """Of each table."""
@@ -59,7 +66,7 @@ class Report:
     counts: Counter[str] = field(default_factory=Counter)
 
 
-def compared(spark: SparkSession, folder: Path, seed: int, most: int | None = None, on_spark: int = 2) -> Report:
+def compare_table(spark: SparkSession, folder: Path, seed: int, most: int | None = None, on_spark: int = 2) -> Report:
     """Return what was different.
 
     Args:
@@ -131,7 +138,7 @@ def _refer(spark: SparkSession, table: OddTable, schema: Schema, report: Report)
     }
     for engine in ("files", "iceberg"):
         try:
-            (found[engine],) = by_spark(spark, table, schema, [Asked(engine, None)])
+            (found[engine],) = by_spark(spark, table, schema, [SparkRead(engine, None)])
         except Exception as error:  # noqa: BLE001 - Iceberg's own library has its own
             found[engine] = Refused(type(error).__name__, _cause(f"{error}"))
     report.counts[table.reference] += 1
@@ -179,23 +186,23 @@ class _Comparison:
                 for other in (replace(self._table, ref=TAG), replace(self._table, ref=MAIN_BRANCH))
             )
             odd |= {name for name, *_ in then ^ now}
-        asked = [Asked("files", which) for which in (None, *filters)]
+        reads = [SparkRead("files", which) for which in (None, *filters)]
         # Iceberg's own library refuses metadata for any reference that is wrong.
         if not self._table.has_milliseconds and self._table.edited is None:
             # Nor does it apply a delete file whose statistics contradict a filter.
-            asked += [
-                Asked("iceberg", which)
+            reads += [
+                SparkRead("iceberg", which)
                 for which in (None, *filters)
                 if which is None or not (which.columns & odd or self._table.has_odd_deletes)
             ]
         try:
-            founds = by_spark(self._spark, self._table, self._schema, asked)
+            founds = by_spark(self._spark, self._table, self._schema, reads)
         except Exception:  # noqa: BLE001 - each is asked again by itself, to be told apart
-            founds = [self._alone(one) for one in asked]
-        for one, found in zip(asked, founds, strict=True):
+            founds = [self._alone(one) for one in reads]
+        for one, found in zip(reads, founds, strict=True):
             _judge(self._report, f"{one.engine}, {one.what}", found, self._expected(one.which, self._names))
 
-    def _alone(self, one: Asked) -> Counter[str] | Refused:
+    def _alone(self, one: SparkRead) -> Counter[str] | Refused:
         try:
             return by_spark(self._spark, self._table, self._schema, [one])[0]
         except Exception as error:  # noqa: BLE001 - whatever it is, no reader of ours may raise it
@@ -235,3 +242,104 @@ def _is_fair(engine: str, refused: Refused) -> bool:
     if any(known in refused.found for known in KNOWN):
         return True
     return refused.kind == "NotSupported" and (engine != "read" or refused.found.startswith(PLAIN))
+
+
+INTERPRETED: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Small tables are read sooner than code for them is compiled."""
+_SESSION: Final = {
+    # There is one process per processor.
+    "spark.master": "local[1]",
+    "spark.sql.shuffle.partitions": "1",
+    # Spark keeps the plans of the last 1,000 queries, and each query here has the plans of six reads.
+    "spark.sql.ui.retainedExecutions": "1",
+    "spark.ui.retainedJobs": "1",
+    "spark.ui.retainedStages": "1",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
+_BATCH_SIZE: Final = 500
+"""Tables per session, so that the memory of a session is bounded."""
+_LAST_LINES: Final = 15
+"""Lines of Spark's log that are printed after the JVM ended."""
+
+
+@contextmanager
+def spark_for_small_tables() -> Iterator[tuple[SparkSession, Path]]:
+    """Start a session that reads small tables fast, and make a folder for the tables."""
+    with TemporaryDirectory(prefix="sfn-differential-") as made:
+        folder = Path(made)
+        chosen = {**spark_settings(folder, "http://127.0.0.1:1"), **_SESSION}
+        with spark_session(folder, chosen) as spark, changed_settings(spark, INTERPRETED):
+            yield spark, folder
+
+
+def compare_in_batches(
+    seeds: Sequence[int],
+    processes: int,
+    add: Callable[[Report], None],
+    compare: Callable[[Sequence[int], Connection], None] | None = None,
+) -> None:
+    """Compare the tables of some seeds.
+
+    Args:
+        processes: how many run at the same time.
+        add: gets each report, from several threads.
+        compare: runs in each process, and sends what `_compare_seeds` sends.
+
+    Raises:
+        RuntimeError: Spark does not start.
+    """
+    size = min(_BATCH_SIZE, -(-len(seeds) // processes))
+    batches = [seeds[start : start + size] for start in range(0, len(seeds), size)]
+    with ThreadPoolExecutor(processes) as pool:
+        for done in [pool.submit(_batch, batch, add, compare or _compare_seeds) for batch in batches]:
+            done.result()
+
+
+def _batch(
+    seeds: Sequence[int], add: Callable[[Report], None], compare: Callable[[Sequence[int], Connection], None]
+) -> None:
+    """Compare the tables of a batch in one process, and in another one after a seed that ended the process."""
+    context = get_context("spawn")
+    while seeds:
+        here, there = context.Pipe(duplex=False)
+        process = context.Process(target=compare, args=(seeds, there))
+        process.start()
+        there.close()
+        is_started = False
+        with here, suppress(EOFError):
+            is_started = here.recv()
+            while seeds:
+                add(here.recv())
+                seeds = seeds[1:]
+        process.join()
+        if not is_started:
+            raise RuntimeError(f"Spark does not start: exit code {process.exitcode}, see above")
+        if seeds:
+            add(Report(seeds[0], bad=[f"this seed ended the process: exit code {process.exitcode}, see above"]))
+            seeds = seeds[1:]
+
+
+def _compare_seeds(seeds: Sequence[int], reports: Connection) -> None:
+    """Send True once the session is there, then the report of each seed."""
+    with spark_for_small_tables() as (spark, folder):
+        reports.send(True)
+        for seed in seeds:
+            reports.send(_compare_seed(spark, folder, seed))
+
+
+def _compare_seed(spark: SparkSession, folder: Path, seed: int) -> Report:
+    try:
+        return compare_table(spark, folder, seed)
+    except Exception as error:  # noqa: BLE001 - Java's, of what the generator tried
+        jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no name of its own for it
+        try:
+            jvm.java.lang.System.nanoTime()
+        except Exception:  # noqa: BLE001 - whatever PySpark raises without a JVM
+            last = (folder / "spark.log").read_text(errors="replace").splitlines()[-_LAST_LINES:]
+            print(f"the JVM ended at seed {seed}:", *last, sep="\n", flush=True)
+            raise error from None
+        return Report(seed, bad=[f"could not be compared: {type(error).__name__}: {error}"])

@@ -22,10 +22,9 @@ import sfn
 import sfn.spark
 from sfn.errors import NotSupported, SfnError
 from sfn.sfnfile.document import render
-from tests.spark.differential.filters import Filter
 from tests.spark.differential.tables import TAG, OddTable
-from tests.spark.differential.values import from_arrow, from_json
-from tests.spark.rows_read import rows_read
+from tests.spark.differential.values import Filter, from_arrow, from_json
+from tests.spark.tables import read_rows
 from tests.unit.directory import Directory
 
 Rows: TypeAlias = Sequence[dict[str, Any]]
@@ -141,7 +140,7 @@ def by_python(table: OddTable, schema: Schema, which: Filter | None, names: Sequ
 def by_source(table: OddTable, schema: Schema, which: Filter | None = None) -> Counter[str]:
     """Return what the data source `sfn` gives Spark, which it offers a filter to; Spark leaves out rows afterwards."""
     offered = [] if which is None or which.pushed is None else [_offered(*which.pushed)]
-    rows = rows_read(f"{table.location}", offered, ref=table.ref)
+    rows = read_rows(f"{table.location}", offered, ref=table.ref)
     read = [{one.name: from_arrow(row[one.name], one.field_type) for one in schema.fields} for row in rows]
     return counted(
         (row for row in read if which is None or which.holds(row) is True), [one.name for one in schema.fields]
@@ -174,7 +173,7 @@ def _offered(operator: str, column: str, value: Any) -> source.Filter:  # noqa: 
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SparkRead:
     """A read by an engine of Spark's."""
 
     engine: str
@@ -186,13 +185,13 @@ class Asked:
 
 
 def by_spark(
-    spark: SparkSession, table: OddTable, schema: Schema, asked: Sequence[Asked]
+    spark: SparkSession, table: OddTable, schema: Schema, reads: Sequence[SparkRead]
 ) -> list[Counter[str] | Refused]:
     """Return what some reads give, all of them in one job."""
     names = [one.name for one in schema.fields]
     found: list[Counter[str] | Refused] = []
     frames: list[DataFrame] = []
-    for number, one in enumerate(asked):
+    for number, one in enumerate(reads):
         try:
             frame = READ(
                 spark,
