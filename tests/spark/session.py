@@ -77,7 +77,7 @@ def spark_session(folder: Path, options: Mapping[str, str]) -> Iterator[SparkSes
     """A session in a JVM of its own, which is gone with all its threads and sockets afterwards.
 
     Args:
-        folder: gets the JVM's log, `spark.log`, beside what it keeps for itself.
+        folder: gets the JVM's log, `spark.log`, and Spark's own files.
         options: the settings of the session.
     """
     conf = SparkConf(loadDefaults=False).setAll(list(options.items()))

@@ -141,7 +141,7 @@ def test_a_run_that_was_ended_goes_on_where_it_was(spark: SparkSession, audited:
 
 
 def test_a_file_of_a_table_that_is_gone_is_found(spark: SparkSession, audited: Audited) -> None:
-    """The service may have been away for longer than the catalog tells of a drop."""
+    """The service may have been away for longer than the catalog reports a drop."""
     run(spark, audited.audit_request)
     fewer = Many(audited.catalog.many.warehouse, TABLES - 1)
     with many.running(audited.folder / "later", fewer) as catalog:
@@ -183,7 +183,7 @@ def test_a_catalog_that_goes_away_in_the_middle_is_waited_for_once(spark: SparkS
     found = run(spark, replace(gone, settings=settings))
     assert found.failed == {}
     assert found.states == {"unknown": TABLES, "unlisted": 1}
-    # The next one still has what the first was told, and takes the catalog as a whole for no table.
+    # The next run still has the answers of the first one, and takes the catalog as a whole for no table.
     later = run(spark, audited.audit_request)
     assert (later.states, later.unchanged) == ({"current": TABLES}, TABLES)
 

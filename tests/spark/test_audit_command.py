@@ -1,4 +1,4 @@
-"""The audit as it is typed, with the service that it tells of what differs."""
+"""The audit command, and the service that it notifies of differences."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def test_a_catalog_without_files_gets_them_and_the_next_run_finds_nothing(
     second = run_audit_command(*command)
     assert second.exit_code == 0, second.output
     assert f"{TABLES} rows; {TABLES} unchanged" in second.stdout
-    shown = CliRunner().invoke(sfn, ["report", str(report), "--json"])
-    trend = json.loads(shown.stdout)["trend"]
+    report_output = CliRunner().invoke(sfn, ["report", str(report), "--json"])
+    trend = json.loads(report_output.stdout)["trend"]
     assert [(one["tables"], one["differing"]) for one in trend] == [(TABLES, TABLES), (TABLES, 0)]
     assert "current" in CliRunner().invoke(sfn, ["report", str(report)]).stdout
 
@@ -133,8 +133,8 @@ def test_a_service_that_is_away_is_said_and_the_report_is_whole(tmp_path: Path, 
         )
     assert away.exit_code == 1
     assert f"{TABLES} notifications failed: http://127.0.0.1:9: expected a running service" in away.stdout
-    shown = json.loads(CliRunner().invoke(sfn, ["report", str(tmp_path / "report"), "--json"]).stdout)
-    assert (shown["is_whole"], shown["states"]) == (True, {CATALOG: {"missing": TABLES}})
+    printed = json.loads(CliRunner().invoke(sfn, ["report", str(tmp_path / "report"), "--json"]).stdout)
+    assert (printed["is_whole"], printed["states"]) == (True, {CATALOG: {"missing": TABLES}})
 
 
 @pytest.mark.parametrize(
@@ -166,8 +166,8 @@ def test_a_report_that_is_not_there_is_said(tmp_path: Path) -> None:
 def test_a_report_whose_own_catalog_is_away_is_said(tmp_path: Path, made: Many) -> None:
     file = Setting(tmp_path / "service", "http://127.0.0.1:9", made.warehouse).write()
     written = run_audit_command("--config", file, "--report", "lake:ops.audit", "--no-notify")
-    shown = CliRunner().invoke(sfn, ["report", "lake:ops.audit", "--config", str(file)])
-    for found in (written, shown):
+    report_output = CliRunner().invoke(sfn, ["report", "lake:ops.audit", "--config", str(file)])
+    for found in (written, report_output):
         assert found.exit_code == 1, found.output
         assert (
             "report lake:ops.audit: expected a catalog or store that accepts it, found ConnectionError" in found.stderr

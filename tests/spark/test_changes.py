@@ -179,8 +179,8 @@ def test_a_batch_of_spark_has_all_that_is_known(spark: SparkSession, committed: 
 
 def test_a_stream_of_spark_goes_on_where_it_ended(spark: SparkSession, committed: Committed, tmp_path: Path) -> None:
     def frame() -> DataFrame:
-        told = spark.readStream.format("sfn-log").schema("metadata_location STRING, ordinal STRING")
-        return told.option(STORAGE, '{"key": "hushed"}').load(committed.directory)
+        reader = spark.readStream.format("sfn-log").schema("metadata_location STRING, ordinal STRING")
+        return reader.option(STORAGE, '{"key": "hushed"}').load(committed.directory)
 
     def started(trigger: dict[str, bool] | dict[str, str]) -> StreamingQuery:
         writer = frame().writeStream.format("parquet").option("checkpointLocation", f"{tmp_path}/checkpoint")

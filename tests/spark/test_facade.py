@@ -17,7 +17,7 @@ from sfn.demo.environment import RestCatalogServer
 from tests.spark.tables import publish
 
 TABLE = "reading.orders"
-WITHIN = 1.0
+MAX_DELAY = 1.0
 """Seconds from an SFN file to the batch that has its rows."""
 
 _CATALOG = {
@@ -74,7 +74,7 @@ def ids(found: DataFrame) -> list[int]:
 
 
 def files_below(directory: str) -> dict[Path, int | None]:
-    """All that lies in a table's directory and beside it, and when each file was changed."""
+    """All files below the parent of a table's directory, and when each was changed."""
     found = Path(directory).parent.rglob("*")
     return {path: None if path.is_dir() else path.stat().st_mtime_ns for path in found}
 
@@ -157,7 +157,7 @@ def test_a_stream_sees_a_commit_soon_after_its_sfn_file(
         finally:
             stream.stop()
     assert [number for number, _ in seen] == [1, 2, 3, 4]
-    assert sorted(took)[1] < WITHIN, took
+    assert sorted(took)[1] < MAX_DELAY, took
 
 
 WRITES = {

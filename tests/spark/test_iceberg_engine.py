@@ -1,4 +1,4 @@
-"""The engine `iceberg`: its facade in the driver or elsewhere, and DataFrames that stay what they are."""
+"""The engine `iceberg`: its facade in the driver or on another host, and DataFrames that do not change."""
 
 from __future__ import annotations
 

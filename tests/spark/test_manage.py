@@ -173,7 +173,7 @@ def unmanageable_text(action: Callable[[], object]) -> str:
 def test_what_can_not_come_under_management_is_told(
     spark: SparkSession, own: SparkSession, make: Make, tmp_path: Path
 ) -> None:
-    def told(table: str, mappings: str = "", session: SparkSession = own, **more: Any) -> str:  # noqa: ANN401 - any
+    def error(table: str, mappings: str = "", session: SparkSession = own, **more: Any) -> str:  # noqa: ANN401 - any
         return unmanageable_text(lambda: sfn.spark.manage(session, table, mappings, **more))
 
     make("t", by="PARTITIONED BY (region)")
@@ -187,45 +187,47 @@ def test_what_can_not_come_under_management_is_told(
     own.sql("CREATE TABLE lake.managing.there (id INT) USING iceberg")
     tables = sorted(own.sql("SHOW TABLES IN managing").collect())
 
-    assert "SHOW TABLES lists; a name without a catalog and database is looked up in spark_catalog.default" in told(
+    assert "SHOW TABLES lists; a name without a catalog and database is looked up in spark_catalog.default" in error(
         "managing.none"
     )
-    assert "PARSE_SYNTAX_ERROR" in told("managing t")
-    assert told("managing.v").endswith("found a view; take the table that it reads")
-    assert told("shortly").endswith("found a temporary view; take the table that it reads")
-    assert "expected a table that is not Iceberg's yet, found one that is; add partition" in told("lake.managing.there")
-    assert "USING parquet, orc or avro, found one of spark_catalog USING json; copy it" in told("managing.texts")
-    assert "found at in orc, where Iceberg can't read such times as Spark writes them" in told("managing.timely")
-    assert "(MANAGED); give snapshot_as and rewrite=True, or recreate it with LOCATION" in told("managing.moved")
-    assert "expected no table `spark_catalog`.`managing`.`backed_backup_` yet" in told("managing.backed")
-    text = told("managing.t", "ordr_ts=days, id=hours, region=bucket[4], place.city=explode")
+    assert "PARSE_SYNTAX_ERROR" in error("managing t")
+    assert error("managing.v").endswith("found a view; take the table that it reads")
+    assert error("shortly").endswith("found a temporary view; take the table that it reads")
+    assert "expected a table that is not Iceberg's yet, found one that is; add partition" in error(
+        "lake.managing.there"
+    )
+    assert "USING parquet, orc or avro, found one of spark_catalog USING json; copy it" in error("managing.texts")
+    assert "found at in orc, where Iceberg can't read such times as Spark writes them" in error("managing.timely")
+    assert "(MANAGED); give snapshot_as and rewrite=True, or recreate it with LOCATION" in error("managing.moved")
+    assert "expected no table `spark_catalog`.`managing`.`backed_backup_` yet" in error("managing.backed")
+    text = error("managing.t", "ordr_ts=days, id=hours, region=bucket[4], place.city=explode")
     assert "found ordr_ts=days: no such column, did you mean order_ts?; id=hours: int takes identity," in text
     assert "region=bucket[4]: the table is partitioned by this column already, leave it out or take id, order" in text
     assert "place.city=explode: a mapping is 1-1, identity, or n-1, bucket[N]," in text
     key = "spark.sql.catalog.spark_catalog"
-    text = told("managing.t", session=spark)
+    text = error("managing.t", session=spark)
     assert "found Spark's own; set " in text
     assert f"{key}=org.apache.iceberg.spark.SparkSessionCatalog, {key}.type=rest and {key}.uri=" in text
 
-    assert "found lakes; did you mean lake?" in told("managing.t", snapshot_as="lakes.managing.s")
-    assert "; CREATE NAMESPACE `lake`.`nowhere`" in told("managing.t", snapshot_as="lake.nowhere.s")
-    assert "no table `lake`.`managing`.`there` yet" in told("managing.t", snapshot_as="lake.managing.there")
+    assert "found lakes; did you mean lake?" in error("managing.t", snapshot_as="lakes.managing.s")
+    assert "; CREATE NAMESPACE `lake`.`nowhere`" in error("managing.t", snapshot_as="lake.nowhere.s")
+    assert "no table `lake`.`managing`.`there` yet" in error("managing.t", snapshot_as="lake.managing.there")
     for place in (tmp_path, tmp_path / "t", tmp_path / "t" / "in"):
-        assert f"found {place}; give another" in told("managing.t", snapshot_as="lake.managing.s", location=str(place))
+        assert f"found {place}; give another" in error("managing.t", snapshot_as="lake.managing.s", location=str(place))
     assert sorted(own.sql("SHOW TABLES IN managing").collect()) == tables
     own.sql("DROP TABLE managing.moved")
     spark.sql("DROP VIEW managing.v")
 
 
 def test_arguments_that_contradict_each_other_are_told(own: SparkSession, make: Make) -> None:
-    def told(**more: Any) -> str:  # noqa: ANN401 - any
+    def error(**more: Any) -> str:  # noqa: ANN401 - any
         return error_text(ValueError, lambda: sfn.spark.manage(own, "managing.t", **more))
 
     make("t", columns="id INT", rows="(1)")
-    assert told(location="/x").startswith("location needs snapshot_as")
-    assert told(snapshot_as="lake.managing.s", drop_backup=True).startswith("either snapshot_as or drop_backup")
+    assert error(location="/x").startswith("location needs snapshot_as")
+    assert error(snapshot_as="lake.managing.s", drop_backup=True).startswith("either snapshot_as or drop_backup")
     for name in ("managing.s", "lake.managing.s t", "lake.managing.s.", ""):
-        assert told(snapshot_as=name) == f"snapshot_as is catalog.namespace.table: {name!r}"
+        assert error(snapshot_as=name) == f"snapshot_as is catalog.namespace.table: {name!r}"
 
 
 def test_a_session_without_icebergs_extensions_is_told(spark: SparkSession) -> None:

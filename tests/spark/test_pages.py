@@ -153,5 +153,5 @@ def test_they_find_what_is_there(configuration: Path, tmp_path: Path) -> None:
         assert any('"spark.master":"local[1]"' in file.read_text() for file in events.rglob("*") if file.is_file())
         with_catalog = [*SHOW_REPORT[:2], RUN_BY_SPARK_SUBMIT[-1], *RUN_BY_SPARK_SUBMIT[-4:-2]]
         for one in (SHOW_REPORT, with_catalog):
-            shown = CliRunner().invoke(sfn, with_local_paths(one, tmp_path)[1:])
-            assert (shown.exit_code, "current" in shown.stdout) == (0, True), shown.output
+            report = CliRunner().invoke(sfn, with_local_paths(one, tmp_path)[1:])
+            assert (report.exit_code, "current" in report.stdout) == (0, True), report.output

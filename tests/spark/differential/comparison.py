@@ -37,6 +37,10 @@ from tests.spark.session import changed_settings, spark_session, spark_settings
 from tests.spark.tables import read_rows
 from tests.unit.directory import Directory
 
+Rows: TypeAlias = Sequence[dict[str, Any]]
+IDENTIFIER: Final = "odd.table"
+READ: Final = sfn.spark.read
+"""Each access to the name checks the versions of packages, which takes 10 ms."""
 FILTERS = 4
 """Of each table."""
 EARLIER = 0.3
@@ -47,6 +51,26 @@ KNOWN = ["Type not recognized: decimal_", "ResidualEvaluator$ResidualVisitor.sta
 `not in` with texts, in an `or` with another column, for a file of which the partition is NULL."""
 PLAIN = ("equality deletes", "a partition by values of type fixed")
 """What `sfn.read` refuses."""
+INTERPRETED: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Small tables are read sooner than code for them is compiled."""
+_SESSION: Final = {
+    # There is one process per processor.
+    "spark.master": "local[1]",
+    "spark.sql.shuffle.partitions": "1",
+    # Spark keeps the plans of the last 1,000 queries, and each query here has the plans of six reads.
+    "spark.sql.ui.retainedExecutions": "1",
+    "spark.ui.retainedJobs": "1",
+    "spark.ui.retainedStages": "1",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
+_BATCH_SIZE: Final = 500
+"""Tables per session, so that the memory of a session is bounded."""
+_LAST_LINES: Final = 15
+"""Lines of Spark's log that are printed after the JVM ended."""
 
 
 @dataclass
@@ -196,7 +220,7 @@ class _Comparison:
             ]
         try:
             founds = by_spark(self._spark, self._table, self._schema, reads)
-        except Exception:  # noqa: BLE001 - each is asked again by itself, to be told apart
+        except Exception:  # noqa: BLE001 - each is read again by itself, to find the one that fails
             founds = [self._alone(one) for one in reads]
         for one, found in zip(reads, founds, strict=True):
             _judge(self._report, f"{one.engine}, {one.what}", found, self._expected(one.which, self._names))
@@ -241,28 +265,6 @@ def _is_fair(engine: str, refused: Refused) -> bool:
     if any(known in refused.found for known in KNOWN):
         return True
     return refused.kind == "NotSupported" and (engine != "read" or refused.found.startswith(PLAIN))
-
-
-INTERPRETED: Final = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-"""Small tables are read sooner than code for them is compiled."""
-_SESSION: Final = {
-    # There is one process per processor.
-    "spark.master": "local[1]",
-    "spark.sql.shuffle.partitions": "1",
-    # Spark keeps the plans of the last 1,000 queries, and each query here has the plans of six reads.
-    "spark.sql.ui.retainedExecutions": "1",
-    "spark.ui.retainedJobs": "1",
-    "spark.ui.retainedStages": "1",
-    "spark.python.sql.dataFrameDebugging.enabled": "false",
-}
-_BATCH_SIZE: Final = 500
-"""Tables per session, so that the memory of a session is bounded."""
-_LAST_LINES: Final = 15
-"""Lines of Spark's log that are printed after the JVM ended."""
 
 
 @contextmanager
@@ -342,12 +344,6 @@ def _compare_seed(spark: SparkSession, folder: Path, seed: int) -> Report:
             print(f"the JVM ended at seed {seed}:", *last, sep="\n", flush=True)
             raise error from None
         return Report(seed, bad=[f"could not be compared: {type(error).__name__}: {error}"])
-
-
-Rows: TypeAlias = Sequence[dict[str, Any]]
-IDENTIFIER: Final = "odd.table"
-READ: Final = sfn.spark.read
-"""Each look-up of the name checks the versions of packages, which takes 10 ms."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ STATEMENTS: Final = {
 def create_with_mode(
     table: Table, mode: str, version: int = 2, columns: str = COLUMNS, by: str = "", kind: str = "parquet"
 ) -> None:
-    """A table whose rows are changed in a mode."""
+    """Create a table that changes rows by copy-on-write or merge-on-read."""
     properties = {"format-version": str(version), "write.format.default": kind, "write.delete.format.default": kind}
     table.create(columns, by, properties | dict.fromkeys(_MODES, mode))
 
@@ -118,7 +118,7 @@ ROW_CHANGES: Final = (
 
 
 def equal_rows_deleted(table: Table, version: int = 2, kind: str = "parquet") -> Iterable[State]:
-    """Rows of later, one of them equal to a deleted one, stay."""
+    """Later rows stay, also one that is equal to a deleted row."""
     create_with_mode(table, "merge-on-read", version, kind=kind)
     table.insert(*ROWS)
     old = table.snapshot
@@ -169,7 +169,7 @@ def equality_and_position_deletes(table: Table, version: int) -> Iterable[State]
 
 
 def equality_deletes_compacted(table: Table) -> Iterable[State]:
-    """Whoever reads what it is now meets none; the snapshot before has them."""
+    """The current snapshot has no equality deletes; the one before has them."""
     create_with_mode(table, "merge-on-read")
     table.insert(*ROWS)
     delete_equal(table, {"id": 2})
@@ -192,3 +192,4 @@ EQUALITY_DELETES: Final = (
     Feature("equality deletes beside deletion vectors", partial(equality_and_position_deletes, version=3)),
     Feature("equality deletes, then compaction", equality_deletes_compacted),
 )
+"""No SQL of Spark writes equality deletes. Flink and other engines do."""

@@ -257,3 +257,4 @@ IMPORTS: Final = (
     Feature("add_files: partition columns that no file has", imported_partitions),
     Feature("add_files that lack a column", imported_without_column),
 )
+"""Files that existed before the table have no column ids: they are matched by name."""

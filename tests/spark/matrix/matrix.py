@@ -42,7 +42,7 @@ FEATURES: Final[Sequence[Feature]] = (
 SLOW: Final = "sfn"
 """An engine that takes three times as long as the others: where time is short it reads fewer states."""
 AT_A_TIME: Final = 4
-"""Tables that are written and read beside each other: much of their time they wait."""
+"""Tables that are written and read at the same time: much of their time they wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def measure(
     Args:
         spark: has the real catalog as `lake`, with no namespace `matrix` in it.
         folder: an empty one.
-        thorough: show all states of a table to `SLOW_SECONDS` too, also what it was one commit ago.
+        thorough: read all states of a table with `SLOW` too, also the one of one commit ago.
 
     Raises:
         ExceptionGroup: what kept tables from being written.
@@ -145,11 +145,11 @@ _WORD: Final = re.compile(r"\w+")
 
 
 def outcome(read: Callable[[], DataFrame], truth: Result | None) -> tuple[str, str]:
-    """What is seen, and the remedy where it is a refusal.
+    """Return what an engine reads, and the remedy where it refuses.
 
     Args:
         read: reads with the engine.
-        truth: what the catalog shows; None where nobody can read it.
+        truth: what the catalog shows; None where no reader can read it.
 
     Returns:
         `same`, `refuses: what`, or `wrong: why`.
@@ -206,12 +206,12 @@ LEGEND: Final = (
 
 
 def pages(matrix: Matrix) -> list[Shown]:
-    """Where it is shown."""
+    """Return the parts of pages that show the matrix."""
     return [Shown("docs/evidence/spark.md", _MODULE, render_matrix(matrix))]
 
 
 def render_matrix(matrix: Matrix) -> str:
-    """A row for each state of a table, a column for each engine."""
+    """Return the table of the page: a row for each state of a table, a column for each engine."""
     versions = ", ".join(f"{package} {number}" for package, number in matrix.versions.items())
     names = [engine.name for engine in ENGINES]
     rows = ([title, *(_short(row[name]) for name in names)] for title, row in matrix.cells.items())

@@ -127,7 +127,7 @@ def snapshots_expired(table: Table) -> Iterable[State]:
 
 
 def orphans_removed(table: Table) -> Iterable[State]:
-    """A file that is nobody's goes; the SFN file is nobody's of Iceberg's, too, and stays."""
+    """A file that no metadata names is deleted; the SFN file stays, though no metadata names it either."""
     _three_commits(table)
     table.publish()
     yesterday = datetime.fromtimestamp(int(table.java.currentSnapshot().timestampMillis()) / 1000, UTC) - timedelta(
