@@ -12,7 +12,7 @@ import psutil
 from sfn.audit.spark_job import AuditRequest, run_audit
 from sfn.audit.storage import parse_report_location
 from sfn.settings import load
-from tests.spark.running import running, settings
+from tests.spark.session import spark_session, spark_settings
 
 SLICES = 32
 NO_CATALOG = "http://127.0.0.1:1"
@@ -24,8 +24,8 @@ def main(configuration: Path, report: str, folder: Path) -> None:
     known = load(configuration, {})
     order = AuditRequest(known, tuple(known.catalogs), parse_report_location(report, known, {}), SLICES, None, 60.0)
     # A JVM as it is outside of tests.
-    told = {**settings(folder, NO_CATALOG), "spark.driver.extraJavaOptions": "-Duser.timezone=UTC"}
-    with running(folder, told) as spark:
+    told = {**spark_settings(folder, NO_CATALOG), "spark.driver.extraJavaOptions": "-Duser.timezone=UTC"}
+    with spark_session(folder, told) as spark:
         spark.range(2).collect()
         driver, most = psutil.Process(), 0
 

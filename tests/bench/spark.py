@@ -22,8 +22,8 @@ from pyspark.sql import functions as f
 from sfn.spark import read
 from tests.bench import alone
 from tests.bench.record import Figure, Goal, Run, Unmeasured
-from tests.spark.beside import beside
-from tests.spark.running import running, settings
+from tests.spark.session import spark_session, spark_settings
+from tests.spark.tables import write_sfn_file
 
 ROWS: Final = 10_000_000
 FILES: Final = 100
@@ -171,7 +171,7 @@ def _session(folder: Path) -> Iterator[SparkSession]:
     """Two processors, and a JVM as it is outside of tests."""
     (folder / "spark").mkdir(parents=True)
     told = {
-        **settings(folder / "spark", _NO_CATALOG),
+        **spark_settings(folder / "spark", _NO_CATALOG),
         "spark.driver.memory": "2g",
         "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
         "spark.sql.python.filterPushdown.enabled": "true",
@@ -179,7 +179,7 @@ def _session(folder: Path) -> Iterator[SparkSession]:
         "spark.sql.catalog.lake.warehouse": str(folder / "lake"),
     }
     del told["spark.sql.catalog.lake.uri"]
-    with running(folder / "spark", told) as spark:
+    with spark_session(folder / "spark", told) as spark:
         yield spark
 
 
@@ -204,7 +204,7 @@ def _written(spark: SparkSession, folder: Path, rows: int) -> str:
     made.writeTo(f"lake.{_TABLE}").append()
     metadata = folder / "lake" / Path(*_TABLE.split(".")) / "metadata"
     version = (metadata / "version-hint.text").read_text()
-    return beside(StaticTable.from_metadata(f"file://{metadata}/v{version}.metadata.json"), _TABLE)
+    return write_sfn_file(StaticTable.from_metadata(f"file://{metadata}/v{version}.metadata.json"), _TABLE)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The audit as it is typed, with the service that it tells of what differs."""
+"""The audit command, and the service that it notifies of differences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.unit.logs import as_before
 pytestmark = pytest.mark.usefixtures("spark")
 
 TABLES = 40
-WITHIN = 30.0
+TIMEOUT = 30.0
 
 
 @pytest.fixture(autouse=True)
@@ -40,19 +40,19 @@ def fixture_made(tmp_path: Path) -> Many:
     return Many(tmp_path / "lake", TABLES)
 
 
-def typed(*words: object) -> Result:
+def run_audit_command(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
-async def whose(configuration: Path) -> str:
+async def catalog_id_of(configuration: Path) -> str:
     """The `catalog_id` of the configured catalog."""
     async with open_read_only(load(configuration, {})) as parts:
         return await parts.catalogs[CATALOG].identity()
 
 
-def waited(until: Callable[[], bool]) -> None:
+def wait_until(until: Callable[[], bool]) -> None:
     """Wait for what the service does in its own time."""
-    give_up_at = time.monotonic() + WITHIN
+    give_up_at = time.monotonic() + TIMEOUT
     while not until():
         assert time.monotonic() < give_up_at
         time.sleep(0.1)
@@ -75,17 +75,17 @@ def test_a_catalog_without_files_gets_them_and_the_next_run_finds_nothing(
 ) -> None:
     report = tmp_path / "report"
     command = ("--config", configuration, "--report", report, "--slices", 2)
-    first = typed(*command, "--json")
+    first = run_audit_command(*command, "--json")
     assert first.exit_code == 0, first.output
-    told = json.loads(first.stdout)
-    assert (told["states"], told["notified"]) == ({"missing": TABLES}, TABLES)
+    printed = json.loads(first.stdout)
+    assert (printed["states"], printed["notified"]) == ({"missing": TABLES}, TABLES)
     files = [made.publish(namespace, name, None) for namespace, name in made.all()]
-    waited(lambda: all(file.exists() for file in files))
-    second = typed(*command)
+    wait_until(lambda: all(file.exists() for file in files))
+    second = run_audit_command(*command)
     assert second.exit_code == 0, second.output
     assert f"{TABLES} rows; {TABLES} unchanged" in second.stdout
-    shown = CliRunner().invoke(sfn, ["report", str(report), "--json"])
-    trend = json.loads(shown.stdout)["trend"]
+    report_output = CliRunner().invoke(sfn, ["report", str(report), "--json"])
+    trend = json.loads(report_output.stdout)["trend"]
     assert [(one["tables"], one["differing"]) for one in trend] == [(TABLES, TABLES), (TABLES, 0)]
     assert "current" in CliRunner().invoke(sfn, ["report", str(report)]).stdout
 
@@ -94,7 +94,7 @@ def test_after_the_hints_and_what_its_letters_call_for_nothing_differs(
     configuration: Path, tmp_path: Path, made: Many
 ) -> None:
     """What is behind or missing the service mends by itself; what is not ours, or torn, somebody must decide about."""
-    ours = anyio.run(whose, configuration)
+    ours = anyio.run(catalog_id_of, configuration)
     right = {name: made.document(namespace, name, ours) for namespace, name in made.all()}
     at = {name: made.publish(namespace, name, right[name]) for namespace, name in made.all()}
     behind, missing, foreign, torn, *_ = right
@@ -105,7 +105,7 @@ def test_after_the_hints_and_what_its_letters_call_for_nothing_differs(
     at[torn].write_text("{ torn")
 
     def audited() -> dict[str, int]:
-        found = typed("--config", configuration, "--report", tmp_path / "report", "--slices", 2, "--json")
+        found = run_audit_command("--config", configuration, "--report", tmp_path / "report", "--slices", 2, "--json")
         states: dict[str, int] = json.loads(found.stdout)["states"]
         return states
 
@@ -116,23 +116,25 @@ def test_after_the_hints_and_what_its_letters_call_for_nothing_differs(
 
     odd = {"behind": 1, "missing": 1, "foreign-catalog": 1, "foreign-file": 1}
     assert audited() == {"current": TABLES - len(odd), **odd}
-    waited(lambda: old not in at[behind].read_text() and at[missing].exists())
-    waited(lambda: len(json.loads(operated("dead-letters", "list", "--json"))["dead_letters"]) == 2)
+    wait_until(lambda: old not in at[behind].read_text() and at[missing].exists())
+    wait_until(lambda: len(json.loads(operated("dead-letters", "list", "--json"))["dead_letters"]) == 2)
     operated("adopt", CATALOG, "--from", "another", "--yes")
     at[torn].unlink()
     operated("dead-letters", "replay", "--table", f"ns0000.{torn}", "--yes")
-    waited(lambda: "another" not in at[foreign].read_text() and at[torn].exists())
+    wait_until(lambda: "another" not in at[foreign].read_text() and at[torn].exists())
     assert audited() == {"current": TABLES}
 
 
 def test_a_service_that_is_away_is_said_and_the_report_is_whole(tmp_path: Path, made: Many) -> None:
     with many.running(tmp_path / "catalog", made) as catalog:
         file = Setting(tmp_path / "service", catalog.uri, made.warehouse).write()
-        away = typed("--config", file, "--report", tmp_path / "report", "--url", "http://127.0.0.1:9", "--slices", 2)
+        away = run_audit_command(
+            "--config", file, "--report", tmp_path / "report", "--url", "http://127.0.0.1:9", "--slices", 2
+        )
     assert away.exit_code == 1
     assert f"{TABLES} notifications failed: http://127.0.0.1:9: expected a running service" in away.stdout
-    shown = json.loads(CliRunner().invoke(sfn, ["report", str(tmp_path / "report"), "--json"]).stdout)
-    assert (shown["is_whole"], shown["states"]) == (True, {CATALOG: {"missing": TABLES}})
+    printed = json.loads(CliRunner().invoke(sfn, ["report", str(tmp_path / "report"), "--json"]).stdout)
+    assert (printed["is_whole"], printed["states"]) == (True, {CATALOG: {"missing": TABLES}})
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_what_is_typed_wrongly_is_said_before_anything_runs(
     tmp_path: Path, made: Many, words: tuple[str, ...], said: str
 ) -> None:
     file = Setting(tmp_path / "service", "http://127.0.0.1:9", made.warehouse).write()
-    found = typed("--config", file, "--report", tmp_path / "report", *words)
+    found = run_audit_command("--config", file, "--report", tmp_path / "report", *words)
     assert found.exit_code == 2
     assert said in found.stderr
     assert not (tmp_path / "report").exists()
@@ -163,9 +165,9 @@ def test_a_report_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 def test_a_report_whose_own_catalog_is_away_is_said(tmp_path: Path, made: Many) -> None:
     file = Setting(tmp_path / "service", "http://127.0.0.1:9", made.warehouse).write()
-    written = typed("--config", file, "--report", "lake:ops.audit", "--no-notify")
-    shown = CliRunner().invoke(sfn, ["report", "lake:ops.audit", "--config", str(file)])
-    for found in (written, shown):
+    written = run_audit_command("--config", file, "--report", "lake:ops.audit", "--no-notify")
+    report_output = CliRunner().invoke(sfn, ["report", "lake:ops.audit", "--config", str(file)])
+    for found in (written, report_output):
         assert found.exit_code == 1, found.output
         assert (
             "report lake:ops.audit: expected a catalog or store that accepts it, found ConnectionError" in found.stderr

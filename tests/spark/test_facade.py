@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from sfn.app.endpoints import FacadeFolders
 from sfn.app.standalone import EmbeddedFacade
 from sfn.demo.environment import RestCatalogServer
-from tests.spark.beside import published
+from tests.spark.tables import publish
 
 TABLE = "reading.orders"
-WITHIN = 1.0
+MAX_DELAY = 1.0
 """Seconds from an SFN file to the batch that has its rows."""
 
 _CATALOG = {
@@ -51,7 +51,7 @@ def fixture_directory(spark: SparkSession, catalog: RestCatalogServer) -> str:
     spark.sql(f"INSERT INTO {name} VALUES (3, TIMESTAMP '2026-11-03 12:00:00', 'third')")
     spark.sql(f"INSERT INTO {name}.branch_audit VALUES (9, TIMESTAMP '2026-11-09 12:00:00', 'audited')")
     with catalog.client() as client:
-        return published(client, TABLE)
+        return publish(client, TABLE)
 
 
 @pytest.fixture(name="facade", scope="module")
@@ -73,8 +73,8 @@ def ids(found: DataFrame) -> list[int]:
     return sorted(row.id for row in found.select("id").collect())
 
 
-def lying(directory: str) -> dict[Path, int | None]:
-    """All that lies in a table's directory and beside it, and when each file was changed."""
+def files_below(directory: str) -> dict[Path, int | None]:
+    """All files below the parent of a table's directory, and when each was changed."""
     found = Path(directory).parent.rglob("*")
     return {path: None if path.is_dir() else path.stat().st_mtime_ns for path in found}
 
@@ -133,7 +133,7 @@ def test_a_stream_sees_a_commit_soon_after_its_sfn_file(
     spark.sql("CREATE TABLE lake.reading.streamed (id BIGINT) USING iceberg")
     spark.sql("INSERT INTO lake.reading.streamed VALUES (1)")
     with catalog.client() as client:
-        directory = published(client, "reading.streamed")
+        directory = publish(client, "reading.streamed")
         seen: list[tuple[int, float]] = []
         stream = (
             spark.readStream.table(f"{facade}.dir.`{directory}`")
@@ -149,7 +149,7 @@ def test_a_stream_sees_a_commit_soon_after_its_sfn_file(
             took = []
             for number in (2, 3, 4):
                 spark.sql(f"INSERT INTO lake.reading.streamed VALUES ({number})")
-                published(client, "reading.streamed")
+                publish(client, "reading.streamed")
                 begun = time.monotonic()
                 while len(seen) < number and time.monotonic() < begun + 20:
                     time.sleep(0.01)
@@ -157,7 +157,7 @@ def test_a_stream_sees_a_commit_soon_after_its_sfn_file(
         finally:
             stream.stop()
     assert [number for number, _ in seen] == [1, 2, 3, 4]
-    assert sorted(took)[1] < WITHIN, took
+    assert sorted(took)[1] < MAX_DELAY, took
 
 
 WRITES = {
@@ -193,7 +193,7 @@ WRITES = {
 def test_no_write_passes_and_nothing_is_left_or_gone(
     spark: SparkSession, facade: str, directory: str, write: str
 ) -> None:
-    before = lying(directory)
+    before = files_below(directory)
     with pytest.raises((Py4JJavaError, PySparkException)):
         spark.sql(WRITES[write].format(sfn=facade)).collect()
-    assert lying(directory) == before
+    assert files_below(directory) == before

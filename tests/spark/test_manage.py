@@ -26,9 +26,7 @@ from sfn.spark.manage_target import (
     check_extensions,
     check_session,
 )
-from tests.spark.beside import published
-from tests.spark.rows_read import rows_read
-from tests.spark.telling import refusal
+from tests.spark.tables import error_text, publish, read_rows
 
 COLUMNS: Final = "id INT, order_ts TIMESTAMP, customer_id BIGINT, place STRUCT<city: STRING>, region STRING"
 ROWS: Final = (
@@ -89,7 +87,7 @@ def written(file: Path) -> tuple[int, int]:
     return found.st_ino, found.st_mtime_ns
 
 
-def shown(found: ManagedTable) -> dict[str, str]:
+def html_rows(found: ManagedTable) -> dict[str, str]:
     return dict(HTML.findall(found._repr_html_()))
 
 
@@ -106,7 +104,7 @@ def test_in_place_rows_and_files_stay_and_new_ones_are_partitioned(
     assert canonical(found.location) == f"file://{place}"
     assert found.partition_fields == ("region=identity", "order_ts=day", "customer_id=bucket[8]")
     assert (found.data_files, found.backup) == (len(files), "spark_catalog.managing.orders_backup_")
-    assert shown(found)["partition fields"] == "region=identity, order_ts=day, customer_id=bucket[8]"
+    assert html_rows(found)["partition fields"] == "region=identity, order_ts=day, customer_id=bucket[8]"
     assert rows(own, "managing.orders") == before
     assert set(data_files(own, "managing.orders")) == set(files)
 
@@ -125,11 +123,11 @@ def test_in_place_rows_and_files_stay_and_new_ones_are_partitioned(
         # Files of before are read all the same: they have no day.
         (path,) = (path for path in new if "/data/" in path)
         assert "/region=north/order_ts_day=2026-04-01/customer_id_bucket_8=" in path
-        directory = published(client, "managing.orders")
+        directory = publish(client, "managing.orders")
     now = rows(own, "managing.orders")
     assert sorted(sfn.spark.read(spark, directory, engine="iceberg").collect()) == now
-    assert sorted(row["id"] for row in rows_read(directory)) == [row.id for row in now]
-    text = refusal(NotSupported, lambda: sfn.spark.read(spark, directory, engine="files"))
+    assert sorted(row["id"] for row in read_rows(directory)) == [row.id for row in now]
+    text = error_text(NotSupported, lambda: sfn.spark.read(spark, directory, engine="files"))
     assert "found a file without field ids, which a name mapping is for; engine='iceberg' reads" in text
 
 
@@ -168,15 +166,15 @@ def test_a_snapshot_leaves_the_table_alone(spark: SparkSession, tmp_path: Path) 
     assert rows(spark, "lake.managing.copied") == before
 
 
-def refused(action: Callable[[], object]) -> str:
-    return refusal(Unmanageable, action)
+def unmanageable_text(action: Callable[[], object]) -> str:
+    return error_text(Unmanageable, action)
 
 
 def test_what_can_not_come_under_management_is_told(
     spark: SparkSession, own: SparkSession, make: Make, tmp_path: Path
 ) -> None:
-    def told(table: str, mappings: str = "", session: SparkSession = own, **more: Any) -> str:  # noqa: ANN401 - any
-        return refused(lambda: sfn.spark.manage(session, table, mappings, **more))
+    def error(table: str, mappings: str = "", session: SparkSession = own, **more: Any) -> str:  # noqa: ANN401 - any
+        return unmanageable_text(lambda: sfn.spark.manage(session, table, mappings, **more))
 
     make("t", by="PARTITIONED BY (region)")
     make("backed")
@@ -189,50 +187,52 @@ def test_what_can_not_come_under_management_is_told(
     own.sql("CREATE TABLE lake.managing.there (id INT) USING iceberg")
     tables = sorted(own.sql("SHOW TABLES IN managing").collect())
 
-    assert "SHOW TABLES lists; a name without a catalog and database is looked up in spark_catalog.default" in told(
+    assert "SHOW TABLES lists; a name without a catalog and database is looked up in spark_catalog.default" in error(
         "managing.none"
     )
-    assert "PARSE_SYNTAX_ERROR" in told("managing t")
-    assert told("managing.v").endswith("found a view; take the table that it reads")
-    assert told("shortly").endswith("found a temporary view; take the table that it reads")
-    assert "expected a table that is not Iceberg's yet, found one that is; add partition" in told("lake.managing.there")
-    assert "USING parquet, orc or avro, found one of spark_catalog USING json; copy it" in told("managing.texts")
-    assert "found at in orc, where Iceberg can't read such times as Spark writes them" in told("managing.timely")
-    assert "(MANAGED); give snapshot_as and rewrite=True, or recreate it with LOCATION" in told("managing.moved")
-    assert "expected no table `spark_catalog`.`managing`.`backed_backup_` yet" in told("managing.backed")
-    text = told("managing.t", "ordr_ts=days, id=hours, region=bucket[4], place.city=explode")
+    assert "PARSE_SYNTAX_ERROR" in error("managing t")
+    assert error("managing.v").endswith("found a view; take the table that it reads")
+    assert error("shortly").endswith("found a temporary view; take the table that it reads")
+    assert "expected a table that is not Iceberg's yet, found one that is; add partition" in error(
+        "lake.managing.there"
+    )
+    assert "USING parquet, orc or avro, found one of spark_catalog USING json; copy it" in error("managing.texts")
+    assert "found at in orc, where Iceberg can't read such times as Spark writes them" in error("managing.timely")
+    assert "(MANAGED); give snapshot_as and rewrite=True, or recreate it with LOCATION" in error("managing.moved")
+    assert "expected no table `spark_catalog`.`managing`.`backed_backup_` yet" in error("managing.backed")
+    text = error("managing.t", "ordr_ts=days, id=hours, region=bucket[4], place.city=explode")
     assert "found ordr_ts=days: no such column, did you mean order_ts?; id=hours: int takes identity," in text
     assert "region=bucket[4]: the table is partitioned by this column already, leave it out or take id, order" in text
     assert "place.city=explode: a mapping is 1-1, identity, or n-1, bucket[N]," in text
     key = "spark.sql.catalog.spark_catalog"
-    text = told("managing.t", session=spark)
+    text = error("managing.t", session=spark)
     assert "found Spark's own; set " in text
     assert f"{key}=org.apache.iceberg.spark.SparkSessionCatalog, {key}.type=rest and {key}.uri=" in text
 
-    assert "found lakes; did you mean lake?" in told("managing.t", snapshot_as="lakes.managing.s")
-    assert "; CREATE NAMESPACE `lake`.`nowhere`" in told("managing.t", snapshot_as="lake.nowhere.s")
-    assert "no table `lake`.`managing`.`there` yet" in told("managing.t", snapshot_as="lake.managing.there")
+    assert "found lakes; did you mean lake?" in error("managing.t", snapshot_as="lakes.managing.s")
+    assert "; CREATE NAMESPACE `lake`.`nowhere`" in error("managing.t", snapshot_as="lake.nowhere.s")
+    assert "no table `lake`.`managing`.`there` yet" in error("managing.t", snapshot_as="lake.managing.there")
     for place in (tmp_path, tmp_path / "t", tmp_path / "t" / "in"):
-        assert f"found {place}; give another" in told("managing.t", snapshot_as="lake.managing.s", location=str(place))
+        assert f"found {place}; give another" in error("managing.t", snapshot_as="lake.managing.s", location=str(place))
     assert sorted(own.sql("SHOW TABLES IN managing").collect()) == tables
     own.sql("DROP TABLE managing.moved")
     spark.sql("DROP VIEW managing.v")
 
 
 def test_arguments_that_contradict_each_other_are_told(own: SparkSession, make: Make) -> None:
-    def told(**more: Any) -> str:  # noqa: ANN401 - any
-        return refusal(ValueError, lambda: sfn.spark.manage(own, "managing.t", **more))
+    def error(**more: Any) -> str:  # noqa: ANN401 - any
+        return error_text(ValueError, lambda: sfn.spark.manage(own, "managing.t", **more))
 
     make("t", columns="id INT", rows="(1)")
-    assert told(location="/x").startswith("location needs snapshot_as")
-    assert told(snapshot_as="lake.managing.s", drop_backup=True).startswith("either snapshot_as or drop_backup")
+    assert error(location="/x").startswith("location needs snapshot_as")
+    assert error(snapshot_as="lake.managing.s", drop_backup=True).startswith("either snapshot_as or drop_backup")
     for name in ("managing.s", "lake.managing.s t", "lake.managing.s.", ""):
-        assert told(snapshot_as=name) == f"snapshot_as is catalog.namespace.table: {name!r}"
+        assert error(snapshot_as=name) == f"snapshot_as is catalog.namespace.table: {name!r}"
 
 
 def test_a_session_without_icebergs_extensions_is_told(spark: SparkSession) -> None:
     for found in ("", "org.example.Extensions"):
-        text = refusal(NotInstalled, partial(check_extensions, found))
+        text = error_text(NotInstalled, partial(check_extensions, found))
         assert text.endswith(
             "; start the session with spark.sql.extensions="
             "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions; it can't be set later"
@@ -244,7 +244,7 @@ def test_a_table_that_iceberg_does_not_take_is_as_it_was(own: SparkSession, tmp_
     """The catalog lacks a namespace that Spark has."""
     own.sql("CREATE DATABASE spark_alone")
     own.sql(f"CREATE TABLE spark_alone.t USING parquet LOCATION '{(tmp_path / 't').as_uri()}' AS SELECT 1 AS id")
-    text = refused(lambda: sfn.spark.manage(own, "spark_alone.t"))
+    text = unmanageable_text(lambda: sfn.spark.manage(own, "spark_alone.t"))
     assert "NoSuchNamespaceException: Cannot create table spark_alone.t" in text
     assert text.endswith("nothing was changed: fix that, and try again")
     assert [row.id for row in rows(own, "spark_alone.t")] == [1]
@@ -255,7 +255,7 @@ def test_rows_that_iceberg_does_not_see_are_told(own: SparkSession, make: Make) 
     place = make("deep", columns="id INT", rows="(1)", by="OPTIONS (recursiveFileLookup 'true')")
     own.range(3).selectExpr("CAST(id AS INT) AS id").coalesce(1).write.parquet(str(place / "within"))
     own.sql("REFRESH TABLE managing.deep")
-    text = refusal(HalfManaged, lambda: sfn.spark.manage(own, "managing.deep", snapshot_as="lake.managing.deep"))
+    text = error_text(HalfManaged, lambda: sfn.spark.manage(own, "managing.deep", snapshot_as="lake.managing.deep"))
     assert "expected all 2 files that Spark reads taken over, found 1, now in `lake`.`managing`.`deep`" in text
     assert f"folders within file:{place}; go back: DROP TABLE `lake`.`managing`.`deep`; then move" in text
 

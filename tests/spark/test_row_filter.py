@@ -12,7 +12,7 @@ import sfn
 import sfn.spark
 from sfn.demo.environment import RestCatalogServer
 from sfn.spark.read_table import ENGINES
-from tests.spark.beside import published
+from tests.spark.tables import publish
 
 TABLE = "filtered.orders"
 FILTERS = {
@@ -60,7 +60,7 @@ def fixture_directory(spark: SparkSession, catalog: RestCatalogServer) -> str:
     ):
         spark.sql(f"INSERT INTO {name} VALUES {row}")
     with catalog.client() as client:
-        return published(client, TABLE)
+        return publish(client, TABLE)
 
 
 @pytest.mark.parametrize("row_filter", FILTERS)
@@ -88,7 +88,7 @@ def test_files_without_such_rows_are_not_opened(spark: SparkSession, catalog: Re
     for number in (1, 2):
         spark.sql(f"INSERT INTO lake.filtered.gone VALUES ({number})")
     with catalog.client() as client:
-        directory = published(client, "filtered.gone")
+        directory = publish(client, "filtered.gone")
     first = min(Path(directory).rglob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
     first.unlink()
     rows = sfn.spark.read(spark, directory, engine="files", row_filter="id = 2")
@@ -115,7 +115,7 @@ def fixture_numbers(spark: SparkSession, catalog: RestCatalogServer) -> str:
     ):
         spark.sql(f"INSERT INTO lake.filtered.numbers VALUES {row}")
     with catalog.client() as client:
-        return published(client, "filtered.numbers")
+        return publish(client, "filtered.numbers")
 
 
 LARGE = 9007199254740993
@@ -165,7 +165,7 @@ def test_like_in_an_or_reads_rows_of_a_partition_that_is_null(spark: SparkSessio
     spark.sql(f"CREATE TABLE lake.{name} (id BIGINT, item STRING) USING iceberg PARTITIONED BY (item)")
     spark.sql(f"INSERT INTO lake.{name} VALUES (1, 'apple'), (2, 'pear'), (3, NULL), (4, NULL)")
     with catalog.client() as client:
-        directory = published(client, name)
+        directory = publish(client, name)
     row_filter = "item like 'ap%' or id = 3"
     for engine in ("files", "sfn"):
         rows = sfn.spark.read(spark, directory, engine=engine, row_filter=row_filter)

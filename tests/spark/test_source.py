@@ -2,23 +2,55 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.conversions import to_json
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IntegerType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    TimeType,
+    UUIDType,
+)
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import datasource as spark_filters
 from pyspark.sql.functions import col
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType as SparkLong
+from pyspark.sql.types import StringType as SparkString
 
 import sfn.spark
 from sfn.demo.environment import RestCatalogServer
-from sfn.errors import NotSupported
-from sfn.spark.engine_sfn import PINNED_OPTION, SfnLoad
+from sfn.errors import NotSupported, Unsafe
+from sfn.reader.data_file import Projection
+from sfn.spark.arrow_types import spark_schema
+from sfn.spark.engine_sfn import PINNED_OPTION, PartitionFiles, SfnLoad, group_tasks
 from sfn.spark.source_options import STORAGE
-from tests.spark.beside import published
-from tests.spark.rows_read import rows_read
+from tests.spark.tables import files_per_task, own_catalog, publish, read_rows, write_sfn_file
 from tests.unit.real_table import RealTable, real_table
 
 TYPES = """
@@ -40,27 +72,29 @@ def fixture_made(tmp_path_factory: pytest.TempPathFactory) -> RealTable:
     return real_table(tmp_path_factory.mktemp("made"))
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(name="namespace", scope="module")
 def fixture_namespace(spark: SparkSession) -> None:
     spark.sql("CREATE NAMESPACE lake.source")
 
 
-def shown(frame: DataFrame) -> list[str]:
+def row_texts(frame: DataFrame) -> list[str]:
     return sorted(map(repr, frame.collect()))
 
 
+@pytest.mark.usefixtures("namespace")
 def test_every_type_is_what_iceberg_makes_of_it(spark: SparkSession, catalog: RestCatalogServer) -> None:
     spark.sql(f"CREATE TABLE lake.source.types ({TYPES}) USING iceberg")
     spark.sql(f"INSERT INTO lake.source.types SELECT {VALUES} FROM RANGE(0, 20, 1, 2)")
     spark.sql("INSERT INTO lake.source.types (i) VALUES (99)")
     with catalog.client() as client:
-        directory = published(client, "source.types")
+        directory = publish(client, "source.types")
     found = sfn.spark.read(spark, directory, engine="sfn")
     expected = spark.table("lake.source.types")
     assert found.schema == expected.schema
-    assert shown(found) == shown(expected)
+    assert row_texts(found) == row_texts(expected)
 
 
+@pytest.mark.usefixtures("namespace")
 @pytest.mark.parametrize("version", [2, 3])
 def test_deleted_rows_are_not_read(version: int, spark: SparkSession, catalog: RestCatalogServer) -> None:
     name = f"source.deletes{version}"
@@ -72,12 +106,13 @@ def test_deleted_rows_are_not_read(version: int, spark: SparkSession, catalog: R
     spark.sql(f"ALTER TABLE lake.{name} ADD COLUMN s INT")
     spark.sql(f"DELETE FROM lake.{name} WHERE id = 500")
     with catalog.client() as client:
-        directory = published(client, name)
-    found = rows_read(directory)
+        directory = publish(client, name)
+    found = read_rows(directory)
     assert sorted(row["id"] for row in found) == [number for number in range(1000) if number % 3 and number != 500]
     assert {(row["t"], row["s"]) for row in found} == {("a", None)}
 
 
+@pytest.mark.usefixtures("namespace")
 def test_equality_deletes_are_refused(spark: SparkSession, catalog: RestCatalogServer) -> None:
     spark.sql("CREATE TABLE lake.source.equality (id BIGINT) USING iceberg TBLPROPERTIES ('format-version' = '2')")
     spark.sql("INSERT INTO lake.source.equality VALUES (1)")
@@ -90,7 +125,7 @@ def test_equality_deletes_are_refused(spark: SparkSession, catalog: RestCatalogS
     file = delete.withPath(f"{table.location()}/data/none.parquet").withFileSizeInBytes(1).withRecordCount(1).build()
     table.newRowDelta().addDeletes(file).commit()
     with catalog.client() as client:
-        directory = published(client, "source.equality")
+        directory = publish(client, "source.equality")
     with pytest.raises(NotSupported, match=r"found equality deletes; read it with engine='iceberg'"):
         sfn.spark.read(spark, directory, engine="sfn")
 
@@ -139,8 +174,8 @@ def test_a_schema_chooses_columns(spark: SparkSession, made: RealTable) -> None:
 )
 def test_a_state_is_named_as_in_read(options: dict[str, str], ids: set[int], made: RealTable) -> None:
     later = (datetime.now(UTC) + timedelta(days=1)).isoformat()  # noqa: TID251 - the table was written just now
-    told = {name: value.format(tagged=made.tagged, later=later) for name, value in options.items()}
-    assert {row["id"] for row in rows_read(made.directory, (), **told)} == ids
+    options = {name: value.format(tagged=made.tagged, later=later) for name, value in options.items()}
+    assert {row["id"] for row in read_rows(made.directory, (), **options)} == ids
 
 
 @pytest.mark.parametrize(
@@ -160,19 +195,19 @@ def test_a_state_is_named_as_in_read(options: dict[str, str], ids: set[int], mad
 )
 def test_an_option_that_is_none_is_told(options: dict[str, str], said: str, made: RealTable) -> None:
     with pytest.raises(ValueError, match=said.replace("?", r"\?")):
-        rows_read(made.directory, (), **options)
+        read_rows(made.directory, (), **options)
 
 
 @pytest.mark.parametrize(("source", "option"), [("sfn", STORAGE), ("sfn", PINNED_OPTION), ("sfn-log", STORAGE)])
 def test_what_a_driver_is_given_is_in_no_plan(source: str, option: str, spark: SparkSession, made: RealTable) -> None:
-    told = {"path": made.directory, option: '{"key": "hushed"}'}
-    options = ", ".join(f"{name} '{value}'" for name, value in told.items())
+    given = {"path": made.directory, option: '{"key": "hushed"}'}
+    options = ", ".join(f"{name} '{value}'" for name, value in given.items())
     view = f"CREATE TEMPORARY VIEW plans_none USING `{source}` OPTIONS ({options})"
     plans: list[object] = [spark.sql(f"EXPLAIN {kind} {view}").head() for kind in ("FORMATTED", "EXTENDED")]
     if option == PINNED_OPTION:
         frame = sfn.spark.read(spark, made.directory, engine="sfn", storage_options={"key": "hushed"})
     else:
-        frame = spark.read.format(source).options(**told).load()
+        frame = spark.read.format(source).options(**given).load()
     state = frame._jdf.queryExecution()  # noqa: SLF001 - what Spark's own pages and its log of events show
     modes = spark._jvm.org.apache.spark.sql.execution.ExplainMode  # type: ignore[union-attr]  # noqa: SLF001 - as above
     plans += [state.explainString(modes.fromString(one)) for one in ("formatted", "extended")]
@@ -202,3 +237,185 @@ def test_what_is_missing_is_told_to_those_alone_who_use_it(tmp_path: Path) -> No
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     assert [line.split(" lacks")[0] for line in said] == ['format("sfn")', 'format("sfn-log")']
     assert all("set PYSPARK_PYTHON" in line and sys.executable in line for line in said)
+
+
+NAN = math.nan
+NUMBERS = [None, 1.0, 2.0, NAN]
+
+
+@pytest.fixture(name="own")
+def fixture_own(tmp_path: Path) -> Iterator[SqlCatalog]:
+    with own_catalog(tmp_path) as own:
+        yield own
+
+
+@pytest.fixture(name="numbers", scope="module")
+def fixture_numbers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    days = [date(2026, 1, number) for number in (1, 2, 3)]
+    deep = pa.array([{"inner": 1}, {"inner": 2}, None, None])
+    part = pa.table({"x": pa.array(NUMBERS), "s": ["a", "a", "b", None], "day": [*days, None], "deep": deep})
+    with own_catalog(tmp_path_factory.mktemp("numbers")) as own:
+        yield write_table(own, part)
+
+
+def write_table(own: SqlCatalog, *parts: pa.Table) -> str:
+    table = own.create_table("n.t", parts[0].schema)
+    for part in parts:
+        table.append(part)
+    return write_sfn_file(table, "n.t")
+
+
+@pytest.mark.parametrize(
+    ("filters", "kept"),
+    [
+        ([spark_filters.EqualTo(("x",), 1.0)], [1.0]),
+        ([spark_filters.EqualTo(("x",), NAN)], NUMBERS),
+        ([spark_filters.GreaterThan(("x",), 1.0)], NUMBERS),
+        ([spark_filters.GreaterThanOrEqual(("x",), 2.0)], NUMBERS),
+        ([spark_filters.LessThan(("x",), 2.0)], [1.0]),
+        ([spark_filters.Not(spark_filters.LessThan(("x",), 2.0))], NUMBERS),
+        ([spark_filters.IsNull(("x",))], [None]),
+        ([spark_filters.Not(spark_filters.EqualNullSafe(("x",), 1.0))], NUMBERS),
+        ([spark_filters.EqualNullSafe(("x",), None)], [None]),
+        ([spark_filters.IsNotNull(("x",)), spark_filters.StringContains(("s",), "a")], [1.0, 2.0, NAN]),
+        ([spark_filters.Not(spark_filters.EqualNullSafe(("s",), "a"))], NUMBERS),
+        ([spark_filters.Not(spark_filters.EqualTo(("s",), "a"))], [2.0]),
+        ([spark_filters.In(("s",), ("a", "z"))], [None, 1.0]),
+        ([spark_filters.In(("s",), ("a", None))], NUMBERS),
+        ([spark_filters.StringStartsWith(("s",), "b")], [2.0]),
+        ([spark_filters.EqualTo(("s",), 7)], NUMBERS),
+        ([spark_filters.EqualTo(("day",), date(2026, 1, 3))], [2.0]),
+        ([spark_filters.EqualTo(("deep", "inner"), 1)], NUMBERS),
+    ],
+)
+def test_no_row_is_left_out_that_spark_would_keep(
+    filters: list[spark_filters.Filter], kept: list[float | None], numbers: str
+) -> None:
+    found = [row["x"] for row in read_rows(numbers, filters)]
+    assert repr(sorted(found, key=repr)) == repr(sorted(kept, key=repr))
+
+
+def test_files_that_can_have_no_such_row_are_not_opened(own: SqlCatalog) -> None:
+    directory = write_table(own, *(pa.table({"id": [number]}) for number in range(4)))
+    rows = SfnLoad({"path": directory})
+    reader = rows.reader(rows.schema())
+    reader.pushFilters([spark_filters.GreaterThan(("id",), 1)])
+    (only,) = reader.partitions()
+    assert isinstance(only, PartitionFiles)
+    assert len(only.tasks) == 2
+    assert files_per_task(directory, filterPushdown="false") == [4]
+
+
+def test_null_is_no_empty_list_or_map(own: SqlCatalog) -> None:
+    struct = pa.struct([("a", pa.int32())])
+    part = pa.table(
+        {
+            "li": pa.array([None, [], [None, {"a": 1}]], pa.list_(struct)),
+            "ma": pa.array([None, [], [("k", {"a": 1})]], pa.map_(pa.string(), struct)),
+            "st": pa.array([None, {"a": None}, {"a": 1}], struct),
+        }
+    )
+    directory = write_table(own, part)
+    file = next(Path(directory).rglob("*.parquet"))
+    # PyIceberg loses the difference as it writes, too.
+    pq.write_table(pa.Table.from_pylist(part.to_pylist(), pq.read_schema(file)), file)
+    assert read_rows(directory) == part.to_pylist()
+
+
+def test_a_column_is_found_by_its_id(own: SqlCatalog) -> None:
+    inner = pa.struct([("a", pa.int32()), ("b", pa.string())])
+    table = own.create_table("n.t", pa.schema([("id", pa.int32()), ("old", pa.string()), ("st", inner)]))
+    table.append(pa.table({"id": pa.array([1], pa.int32()), "old": ["x"], "st": pa.array([{"a": 1, "b": "y"}], inner)}))
+    with table.update_schema(allow_incompatible_changes=True) as schema:
+        schema.update_column("id", LongType()).rename_column("old", "new")
+        schema.rename_column("st.a", "c").delete_column("st.b").move_first("st")
+    with table.update_schema() as schema:
+        schema.add_column("old", IntegerType()).add_column(("st", "a"), StringType())
+    assert read_rows(write_sfn_file(table, "n.t")) == [{"st": {"c": 1, "a": None}, "id": 1, "new": "x", "old": None}]
+    assert read_rows(write_sfn_file(table, "n.t"), columns="old") == [{"old": None}]
+
+
+def test_a_uuid_is_text_wherever_it_stands(own: SqlCatalog) -> None:
+    schema = Schema(NestedField(1, "u", UUIDType()), NestedField(2, "id", LongType()))
+    table = own.create_table("n.t", schema)
+    raw = pa.array([bytes(range(16)), None, b"\xff" * 16], pa.uuid())
+    table.append(pa.table({"u": raw, "id": [1, 2, 3]}))
+    directory = write_sfn_file(table, "n.t")
+    assert [field.dataType for field in SfnLoad({"path": directory}).schema()] == [SparkString(), SparkLong()]
+    texts = ["00010203-0405-0607-0809-0a0b0c0d0e0f", None, "ffffffff-ffff-ffff-ffff-ffffffffffff"]
+    assert [row["u"] for row in read_rows(directory)] == texts
+    assert [row["id"] for row in read_rows(directory, [spark_filters.EqualTo(("u",), texts[0])])] == [1, 2, 3]
+
+
+def test_a_filter_of_a_widened_column_is_not_made_to_fit_old_files(own: SqlCatalog) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "c", FloatType()))
+    table = own.create_table("n.t", schema)
+    table.append(pa.table({"id": [1], "c": pa.array([0.1], pa.float32())}))
+    with table.update_schema() as update:
+        update.update_column("c", DoubleType())
+    # A tenth is more as a float than it is as a double.
+    found = read_rows(write_sfn_file(table, "n.t"), [spark_filters.GreaterThan(("c",), 0.1)])
+    assert [row["id"] for row in found] == [1]
+
+
+def test_a_type_that_spark_lacks_is_refused_by_name(own: SqlCatalog) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "at", TimeType()))
+    table = own.create_table("n.t", schema)
+    table.append(pa.table({"id": [1], "at": pa.array([time(1)], pa.time64("us"))}))
+    directory = write_sfn_file(table, "n.t")
+    with pytest.raises(NotSupported, match=r"found the type time, of column 'at'; leave the column out"):
+        read_rows(directory)
+    assert read_rows(directory, columns="id") == [{"id": 1}]
+
+
+def test_values_that_only_the_partition_has_are_read(own: SqlCatalog) -> None:
+    table = own.create_table("n.t", pa.schema([("id", pa.int64()), ("day", pa.date32())]))
+    with table.update_spec() as spec:
+        spec.add_field("day", IdentityTransform(), "day")
+    table.append(pa.table({"id": [1], "day": [date(2026, 1, 1)]}))
+    file = next(Path(table.location().removeprefix("file://")).rglob("*.parquet"))
+    pq.write_table(pq.read_table(file).select(["id"]), file)
+    assert read_rows(write_sfn_file(table, "n.t")) == [{"id": 1, "day": date(2026, 1, 1)}]
+
+
+def test_small_files_are_read_together() -> None:
+    mebibytes = [1, 200, 64, 1, *[2] * 40]
+    tasks = [FileScanTask(DataFile.from_args(file_size_in_bytes=size << 20)) for size in mebibytes]
+    groups = [[task.file.file_size_in_bytes >> 20 for task in group] for group in group_tasks(tasks)]
+    assert sorted(size for group in groups for size in group) == sorted(mebibytes)
+    # As many as parts of 128 MiB, where opening a file counts as 2 MiB.
+    assert [sum(max(size, 2) for size in group) for group in groups] == [200, 74, 74]
+
+
+def test_an_empty_table_has_no_rows(own: SqlCatalog) -> None:
+    directory = write_table(own, pa.table({"id": pa.array([], pa.int64())}))
+    assert read_rows(directory) == []
+
+
+def test_data_elsewhere_is_not_opened(own: SqlCatalog, tmp_path: Path) -> None:
+    properties = {"write.data.path": f"file://{tmp_path}/elsewhere"}
+    table = own.create_table("n.t", pa.schema([("id", pa.int64())]), properties=properties)
+    table.append(pa.table({"id": [1]}))
+    directory = write_sfn_file(table, "n.t")
+    with pytest.raises(Unsafe):
+        read_rows(directory, allowed=f"{directory}/metadata")
+    assert read_rows(directory, allowed=f"{directory}, {tmp_path}/elsewhere") == [{"id": 1}]
+    assert read_rows(directory) == [{"id": 1}]
+
+
+def test_a_column_that_was_added_has_its_default() -> None:
+    file = Schema(NestedField(1, "id", LongType()))
+    defaults: dict[str, tuple[PrimitiveType, Any]] = {
+        "day": (DateType(), date(2026, 1, 1)),
+        "price": (DecimalType(9, 2), Decimal("1.20")),
+    }
+    defaults |= {"key": (UUIDType(), UUID(int=7)), "number": (DoubleType(), 5), "raw": (FixedType(2), b"\0\xff")}
+    fields = [
+        NestedField(number, name, kind, initial_default=to_json(kind, value))
+        for number, (name, (kind, value)) in enumerate(defaults.items(), 2)
+    ]
+    columns = Schema(*fields)
+    schema = to_arrow_schema(spark_schema(columns, "m"))
+    projected = Projection(file, columns, schema, {}).project(pa.record_batch({"id": [1, 2]}))
+    expected = {"day": date(2026, 1, 1), "price": Decimal("1.20"), "key": str(UUID(int=7)), "number": 5.0}
+    assert projected.to_pylist() == [{**expected, "raw": b"\0\xff"}] * 2

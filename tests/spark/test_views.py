@@ -11,7 +11,7 @@ from pyspark.sql.types import DataType
 import sfn.spark
 from sfn.demo.environment import RestCatalogServer
 from sfn.errors import SfnError
-from tests.spark.beside import dropped, published
+from tests.spark.tables import publish, write_tombstone
 from tests.unit.directory import WRITTEN_AT
 
 LACKS: Final = {"files": ["first_row_id", "referenced_data_file", "content_offset", "content_size_in_bytes"]}
@@ -32,7 +32,7 @@ def fixture_directory(spark: SparkSession, catalog: RestCatalogServer) -> str:
     spark.sql("DELETE FROM lake.views.t WHERE id = 1")
     spark.sql("ALTER TABLE lake.views.t CREATE TAG v1 RETAIN 7 DAYS")
     with catalog.client() as client:
-        return published(client, "views.t")
+        return publish(client, "views.t")
 
 
 @pytest.mark.parametrize("name", ["snapshots", "history", "files", "manifests", "partitions", "refs", "metadata_log"])
@@ -42,7 +42,7 @@ def test_a_view_is_icebergs_own(name: str, spark: SparkSession, directory: str) 
     assert found.columns == [column for column in expected.columns if column not in LACKS.get(name, ())]
     alike = [column for column in found.columns if column not in OTHERWISE.get(name, ())]
     assert types(found, alike) == types(expected, alike)
-    assert shown(found, alike) == shown(expected, alike)
+    assert row_texts(found, alike) == row_texts(expected, alike)
 
 
 def types(frame: DataFrame, columns: list[str]) -> dict[str, str]:
@@ -53,14 +53,14 @@ def plain(kind: DataType) -> str:
     return kind.simpleString()
 
 
-def shown(frame: DataFrame, columns: list[str]) -> list[str]:
+def row_texts(frame: DataFrame, columns: list[str]) -> list[str]:
     return sorted(str(row.asDict(recursive=True)) for row in frame.select(*columns).collect())
 
 
 def test_metrics_can_be_read_by_name(spark: SparkSession, directory: str) -> None:
     column = "readable_metrics.amount.upper_bound"
     found = sfn.spark.view(spark, directory, "files").where("content = 0").selectExpr(column)
-    assert shown(found, found.columns) == shown(
+    assert row_texts(found, found.columns) == row_texts(
         spark.table("lake.views.t.files").where("content = 0").selectExpr(column), found.columns
     )
 
@@ -82,7 +82,7 @@ def test_what_the_sfn_file_says_is_a_view(spark: SparkSession, catalog: RestCata
     assert (row.metadata_location, row.guid) == (table.metadata_location, str(table.metadata.table_uuid))
     assert row.snapshot_id == table.metadata.current_snapshot_id
     assert row.lag_seconds == pytest.approx(WRITTEN_AT.timestamp() - table.metadata.last_updated_ms / 1_000)
-    dropped(table, "views.t")
+    write_tombstone(table, "views.t")
     try:
         (row,) = sfn.spark.view(spark, directory, "sfn").collect()
         assert row.state == "dropped"
@@ -90,7 +90,7 @@ def test_what_the_sfn_file_says_is_a_view(spark: SparkSession, catalog: RestCata
             sfn.spark.view(spark, directory, "refs")
     finally:
         with catalog.client() as client:
-            published(client, "views.t")
+            publish(client, "views.t")
 
 
 def test_a_view_that_is_none_is_told(spark: SparkSession, directory: str) -> None:

@@ -12,8 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from tests.spark.differential.batches import in_batches, session
-from tests.spark.differential.comparison import Report, compared
+from tests.spark.differential.comparison import Report, compare_in_batches, compare_table, spark_for_small_tables
 
 
 def main() -> int:
@@ -27,8 +26,8 @@ def main() -> int:
     chosen = parser.parse_args()
     if chosen.show is None:
         return _many(range(chosen.first, chosen.first + chosen.tables), chosen.processes)
-    with session() as (spark, folder):
-        report = compared(spark, folder, chosen.show, chosen.steps)
+    with spark_for_small_tables() as (spark, folder):
+        report = compare_table(spark, folder, chosen.show, chosen.steps)
     print(*report.trace, *report.bad, sep="\n")
     return bool(report.bad)
 
@@ -47,7 +46,7 @@ def _many(seeds: Sequence[int], processes: int) -> int:
         if len(reports) % 100 == 0:
             print(f"{len(reports)} of {len(seeds)}, {_bad(reports)}", file=sys.stderr, flush=True)
 
-    in_batches(seeds, processes, add)
+    compare_in_batches(seeds, processes, add)
     counts = sum((report.counts for report in reports), Counter[str]())
     print(f"{len(reports)} tables in {time.perf_counter() - began:.0f} s: {_bad(reports)}")
     print(", ".join(f"{what} {count}" for what, count in sorted(counts.items())))

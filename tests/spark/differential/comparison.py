@@ -1,36 +1,46 @@
-"""One odd table, read in every way, compared."""
+"""The comparison of readers: odd tables read by every engine and by Iceberg's own library, alone and in batches."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any, Final, TypeAlias
 
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyiceberg import types
 from pyiceberg.schema import Schema
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import datasource as source
+from pyspark.sql import functions as f
 
+import sfn
+import sfn.spark
+from sfn.errors import NotSupported, SfnError
+from sfn.sfnfile.document import render
 from sfn.sfnfile.naming import MAIN_BRANCH
-from tests.spark.differential.filters import Filter, some_filter
-from tests.spark.differential.reading import (
-    Asked,
-    Refused,
-    Rows,
-    attempted,
-    by_python,
-    by_source,
-    by_spark,
-    counted,
-    oracle,
-    publish,
-    schema_of,
-)
 from tests.spark.differential.tables import DANGLING_BRANCH, OTHER, TAG, Maker, OddTable
+from tests.spark.differential.values import Filter, from_arrow, from_json, some_filter
+from tests.spark.session import changed_settings, spark_session, spark_settings
+from tests.spark.tables import read_rows
+from tests.unit.directory import Directory
 
+Rows: TypeAlias = Sequence[dict[str, Any]]
+IDENTIFIER: Final = "odd.table"
+READ: Final = sfn.spark.read
+"""Each access to the name checks the versions of packages, which takes 10 ms."""
 FILTERS = 4
 """Of each table."""
 EARLIER = 0.3
@@ -41,6 +51,26 @@ KNOWN = ["Type not recognized: decimal_", "ResidualEvaluator$ResidualVisitor.sta
 `not in` with texts, in an `or` with another column, for a file of which the partition is NULL."""
 PLAIN = ("equality deletes", "a partition by values of type fixed")
 """What `sfn.read` refuses."""
+INTERPRETED: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Small tables are read sooner than code for them is compiled."""
+_SESSION: Final = {
+    # There is one process per processor.
+    "spark.master": "local[1]",
+    "spark.sql.shuffle.partitions": "1",
+    # Spark keeps the plans of the last 1,000 queries, and each query here has the plans of six reads.
+    "spark.sql.ui.retainedExecutions": "1",
+    "spark.ui.retainedJobs": "1",
+    "spark.ui.retainedStages": "1",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
+_BATCH_SIZE: Final = 500
+"""Tables per session, so that the memory of a session is bounded."""
+_LAST_LINES: Final = 15
+"""Lines of Spark's log that are printed after the JVM ended."""
 
 
 @dataclass
@@ -59,7 +89,7 @@ class Report:
     counts: Counter[str] = field(default_factory=Counter)
 
 
-def compared(spark: SparkSession, folder: Path, seed: int, most: int | None = None, on_spark: int = 2) -> Report:
+def compare_table(spark: SparkSession, folder: Path, seed: int, most: int | None = None, on_spark: int = 2) -> Report:
     """Return what was different.
 
     Args:
@@ -131,7 +161,7 @@ def _refer(spark: SparkSession, table: OddTable, schema: Schema, report: Report)
     }
     for engine in ("files", "iceberg"):
         try:
-            (found[engine],) = by_spark(spark, table, schema, [Asked(engine, None)])
+            (found[engine],) = by_spark(spark, table, schema, [SparkRead(engine, None)])
         except Exception as error:  # noqa: BLE001 - Iceberg's own library has its own
             found[engine] = Refused(type(error).__name__, _cause(f"{error}"))
     report.counts[table.reference] += 1
@@ -179,23 +209,23 @@ class _Comparison:
                 for other in (replace(self._table, ref=TAG), replace(self._table, ref=MAIN_BRANCH))
             )
             odd |= {name for name, *_ in then ^ now}
-        asked = [Asked("files", which) for which in (None, *filters)]
+        reads = [SparkRead("files", which) for which in (None, *filters)]
         # Iceberg's own library refuses metadata for any reference that is wrong.
         if not self._table.has_milliseconds and self._table.edited is None:
             # Nor does it apply a delete file whose statistics contradict a filter.
-            asked += [
-                Asked("iceberg", which)
+            reads += [
+                SparkRead("iceberg", which)
                 for which in (None, *filters)
                 if which is None or not (which.columns & odd or self._table.has_odd_deletes)
             ]
         try:
-            founds = by_spark(self._spark, self._table, self._schema, asked)
-        except Exception:  # noqa: BLE001 - each is asked again by itself, to be told apart
-            founds = [self._alone(one) for one in asked]
-        for one, found in zip(asked, founds, strict=True):
+            founds = by_spark(self._spark, self._table, self._schema, reads)
+        except Exception:  # noqa: BLE001 - each is read again by itself, to find the one that fails
+            founds = [self._alone(one) for one in reads]
+        for one, found in zip(reads, founds, strict=True):
             _judge(self._report, f"{one.engine}, {one.what}", found, self._expected(one.which, self._names))
 
-    def _alone(self, one: Asked) -> Counter[str] | Refused:
+    def _alone(self, one: SparkRead) -> Counter[str] | Refused:
         try:
             return by_spark(self._spark, self._table, self._schema, [one])[0]
         except Exception as error:  # noqa: BLE001 - whatever it is, no reader of ours may raise it
@@ -235,3 +265,266 @@ def _is_fair(engine: str, refused: Refused) -> bool:
     if any(known in refused.found for known in KNOWN):
         return True
     return refused.kind == "NotSupported" and (engine != "read" or refused.found.startswith(PLAIN))
+
+
+@contextmanager
+def spark_for_small_tables() -> Iterator[tuple[SparkSession, Path]]:
+    """Start a session that reads small tables fast, and make a folder for the tables."""
+    with TemporaryDirectory(prefix="sfn-differential-") as made:
+        folder = Path(made)
+        chosen = {**spark_settings(folder, "http://127.0.0.1:1"), **_SESSION}
+        with spark_session(folder, chosen) as spark, changed_settings(spark, INTERPRETED):
+            yield spark, folder
+
+
+def compare_in_batches(
+    seeds: Sequence[int],
+    processes: int,
+    add: Callable[[Report], None],
+    compare: Callable[[Sequence[int], Connection], None] | None = None,
+) -> None:
+    """Compare the tables of some seeds.
+
+    Args:
+        processes: how many run at the same time.
+        add: gets each report, from several threads.
+        compare: runs in each process, and sends what `_compare_seeds` sends.
+
+    Raises:
+        RuntimeError: Spark does not start.
+    """
+    size = min(_BATCH_SIZE, -(-len(seeds) // processes))
+    batches = [seeds[start : start + size] for start in range(0, len(seeds), size)]
+    with ThreadPoolExecutor(processes) as pool:
+        for done in [pool.submit(_batch, batch, add, compare or _compare_seeds) for batch in batches]:
+            done.result()
+
+
+def _batch(
+    seeds: Sequence[int], add: Callable[[Report], None], compare: Callable[[Sequence[int], Connection], None]
+) -> None:
+    """Compare the tables of a batch in one process, and in another one after a seed that ended the process."""
+    context = get_context("spawn")
+    while seeds:
+        here, there = context.Pipe(duplex=False)
+        process = context.Process(target=compare, args=(seeds, there))
+        process.start()
+        there.close()
+        is_started = False
+        with here, suppress(EOFError):
+            is_started = here.recv()
+            while seeds:
+                add(here.recv())
+                seeds = seeds[1:]
+        process.join()
+        if not is_started:
+            raise RuntimeError(f"Spark does not start: exit code {process.exitcode}, see above")
+        if seeds:
+            add(Report(seeds[0], bad=[f"this seed ended the process: exit code {process.exitcode}, see above"]))
+            seeds = seeds[1:]
+
+
+def _compare_seeds(seeds: Sequence[int], reports: Connection) -> None:
+    """Send True once the session is there, then the report of each seed."""
+    with spark_for_small_tables() as (spark, folder):
+        reports.send(True)
+        for seed in seeds:
+            reports.send(_compare_seed(spark, folder, seed))
+
+
+def _compare_seed(spark: SparkSession, folder: Path, seed: int) -> Report:
+    try:
+        return compare_table(spark, folder, seed)
+    except Exception as error:  # noqa: BLE001 - Java's, of what the generator tried
+        jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no name of its own for it
+        try:
+            jvm.java.lang.System.nanoTime()
+        except Exception:  # noqa: BLE001 - whatever PySpark raises without a JVM
+            last = (folder / "spark.log").read_text(errors="replace").splitlines()[-_LAST_LINES:]
+            print(f"the JVM ended at seed {seed}:", *last, sep="\n", flush=True)
+            raise error from None
+        return Report(seed, bad=[f"could not be compared: {type(error).__name__}: {error}"])
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What a reader said instead of rows."""
+
+    kind: str
+    found: str
+
+
+def publish(table: OddTable) -> None:
+    """Write the table's SFN file, as the service does."""
+    place = Directory(table.location)
+    current = table.java.operations().current()
+    snapshot = current.currentSnapshot()
+    document = place.document(
+        IDENTIFIER,
+        guid=f"{current.uuid()}",
+        metadata_file_path=f"file:{table.metadata_location}",
+        snapshot_id=None if snapshot is None else snapshot.snapshotId(),
+        ordinal=current.lastUpdatedMillis(),
+    )
+    place.sfn_file(IDENTIFIER).write_bytes(render(document))
+
+
+def schema_of(spark: SparkSession, table: OddTable) -> Schema:
+    """Return the schema that is read: of a tag that of its snapshot, of a branch the current one."""
+    jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no name of its own for it
+    return Schema.model_validate_json(jvm.org.apache.iceberg.SchemaParser.toJson(_java_schema(jvm, table)))
+
+
+def _java_schema(jvm: Any, table: OddTable) -> Any:  # noqa: ANN401 - Java's
+    if table.ref == TAG:
+        return jvm.org.apache.iceberg.util.SnapshotUtil.schemaFor(table.java, table.snapshot)
+    return table.java.schema()
+
+
+def oracle(spark: SparkSession, table: OddTable, schema: Schema) -> Rows:
+    """Return the rows that Iceberg's own library reads; of names that are mapped it knows on Spark alone."""
+    if not table.is_mapped:
+        # Its generic records have no JSON of some defaults and partitions.
+        with suppress(Py4JJavaError, PySparkException):
+            return _generic(spark, table, schema)
+    if table.has_milliseconds:
+        raise ValueError("no library that reads milliseconds right")
+    return of_arrow(READ(spark, f"{table.location}", ref=table.ref, engine="iceberg").toArrow(), schema)
+
+
+def _generic(spark: SparkSession, table: OddTable, schema: Schema) -> Rows:
+    jvm: Any = spark._jvm  # noqa: SLF001 - as above
+    iceberg = jvm.org.apache.iceberg
+    builder = iceberg.data.IcebergGenerics.read(table.java)
+    if table.snapshot is not None:
+        builder = builder.useSnapshot(table.snapshot).project(_java_schema(jvm, table))
+    found = builder.build()
+    rows = []
+    records = found.iterator()
+    while records.hasNext():
+        record = records.next()
+        # Where rows are deleted a record has their positions, too.
+        struct = record.struct()
+        wrapped = iceberg.data.InternalRecordWrapper(struct).wrap(record)
+        row = json.loads(iceberg.SingleValueParser.toJson(struct, wrapped))
+        rows.append({one.name: from_json(row.get(f"{one.field_id}"), one.field_type) for one in schema.fields})
+    found.close()
+    return rows
+
+
+def counted(rows: Iterable[dict[str, Any]], names: Sequence[str]) -> Counter[str]:
+    """Return the rows in a form that can be compared: NaN is NaN there, and zeros have signs."""
+    return Counter(repr([row[name] for name in names]) for row in rows)
+
+
+def of_arrow(table: pa.Table, schema: Schema) -> list[dict[str, Any]]:
+    """Return the rows of an Arrow table, column by column: names may be alike."""
+    columns = {}
+    for one in schema.fields:
+        if one.name in table.column_names:
+            columns[one.name] = [from_arrow(cell, one.field_type) for cell in _cells(table.column(one.name))]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _cells(column: pa.ChunkedArray) -> list[Any]:
+    # Python's times end in the year 9999, and pandas' sooner.
+    kind = column.type
+    plain = column.cast(pa.int64()) if pa.types.is_timestamp(kind) or pa.types.is_time(kind) else column
+    return list(plain.to_pylist())
+
+
+def attempted(read: Callable[[], Counter[str]]) -> Counter[str] | Refused:
+    """Return the rows, or a refusal; anything else than a typed error of ours is a fault, and raised."""
+    try:
+        return read()
+    except NotSupported as refusal:
+        return Refused("NotSupported", refusal.found)
+    except SfnError as refusal:
+        return Refused(type(refusal).__name__, f"{refusal}")
+
+
+def by_python(table: OddTable, schema: Schema, which: Filter | None, names: Sequence[str]) -> Counter[str]:
+    """Return what `sfn.read` reads of some columns."""
+    found = sfn.read(table.location, ref=table.ref, row_filter=which.text if which else None, selected_fields=names)
+    assert found.column_names == [one.name for one in schema.fields if one.name in names]
+    return counted(of_arrow(found, schema), names)
+
+
+def by_source(table: OddTable, schema: Schema, which: Filter | None = None) -> Counter[str]:
+    """Return what the data source `sfn` gives Spark, which it offers a filter to; Spark leaves out rows afterwards."""
+    offered = [] if which is None or which.pushed is None else [_offered(*which.pushed)]
+    rows = read_rows(f"{table.location}", offered, ref=table.ref)
+    read = [{one.name: from_arrow(row[one.name], one.field_type) for one in schema.fields} for row in rows]
+    return counted(
+        (row for row in read if which is None or which.holds(row) is True), [one.name for one in schema.fields]
+    )
+
+
+def _offered(operator: str, column: str, value: Any) -> source.Filter:  # noqa: ANN401 - of any type
+    name = (column,)
+    match operator:
+        case "=":
+            return source.EqualTo(name, value)
+        case "<>":
+            return source.Not(source.EqualTo(name, value))
+        case "<":
+            return source.LessThan(name, value)
+        case "<=":
+            return source.LessThanOrEqual(name, value)
+        case ">":
+            return source.GreaterThan(name, value)
+        case ">=":
+            return source.GreaterThanOrEqual(name, value)
+        case "in":
+            return source.In(name, tuple(value))
+        case "not in":
+            return source.Not(source.In(name, tuple(value)))
+        case "like":
+            return source.StringStartsWith(name, value)
+        case _:
+            return source.Not(source.StringStartsWith(name, value))
+
+
+@dataclass(frozen=True, slots=True)
+class SparkRead:
+    """A read by an engine of Spark's."""
+
+    engine: str
+    which: Filter | None
+
+    @property
+    def what(self) -> str:
+        return self.which.text if self.which else "all"
+
+
+def by_spark(
+    spark: SparkSession, table: OddTable, schema: Schema, reads: Sequence[SparkRead]
+) -> list[Counter[str] | Refused]:
+    """Return what some reads give, all of them in one job."""
+    names = [one.name for one in schema.fields]
+    found: list[Counter[str] | Refused] = []
+    frames: list[DataFrame] = []
+    for number, one in enumerate(reads):
+        try:
+            frame = READ(
+                spark,
+                f"{table.location}",
+                ref=table.ref,
+                engine=one.engine,
+                row_filter=one.which.text if one.which else None,
+            )
+        except SfnError as refusal:
+            found.append(Refused(type(refusal).__name__, getattr(refusal, "found", f"{refusal}")))
+            continue
+        assert frame.columns == names
+        found.append(Counter())
+        frames.append(frame.withColumn("_number", f.lit(number)))
+    if not frames:
+        return found
+    whole = reduce(DataFrame.union, frames).coalesce(1).toArrow()
+    rows: dict[int, list[dict[str, Any]]] = {}
+    for number, row in zip(whole.column("_number").to_pylist(), of_arrow(whole, schema), strict=True):
+        rows.setdefault(number, []).append(row)
+    return [
+        counted(rows.get(number, []), names) if isinstance(one, Counter) else one for number, one in enumerate(found)
+    ]

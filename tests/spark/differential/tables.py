@@ -490,7 +490,7 @@ class Maker:
         java, schema = self._table.java, self._schema
         first = rows[0] if rows else {}
         sources = [schema.find_field(one.source_id) for one in self._spec.fields if not _is_gone(one, schema)]
-        shown = {
+        cells = {
             f"{one.field_id}": to_json(first[one.field_id], one.field_type)
             for one in sources
             if first.get(one.field_id) is not None
@@ -498,12 +498,12 @@ class Maker:
         for one in schema.fields:
             if isinstance(one.field_type, types.StructType) and first.get(one.field_id) is not None:
                 pairs = zip(one.field_type.fields, first[one.field_id], strict=True)
-                shown[f"{one.field_id}"] = {
+                cells[f"{one.field_id}"] = {
                     f"{part.field_id}": value for part, value in pairs if part in sources and value is not None
                 }
         if schema.find_field(1).required:
-            shown = {"1": 1} | shown
-        node = self._mapper.readTree(json.dumps(shown))
+            cells = {"1": 1} | cells
+        node = self._mapper.readTree(json.dumps(cells))
         record = self._iceberg.SingleValueParser.fromJson(java.schema().asStruct(), node)
         key = self._iceberg.PartitionKey(java.spec(), java.schema())
         key.partition(record)

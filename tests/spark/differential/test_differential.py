@@ -10,27 +10,26 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.differential.batches import QUICK, in_batches
-from tests.spark.differential.comparison import Report, compared
+from tests.spark.differential.comparison import INTERPRETED, Report, compare_in_batches, compare_table
 from tests.spark.differential.tables import REFERENCES, reference_of
-from tests.spark.telling import told
+from tests.spark.session import changed_settings
 
 TABLES = 60
 _FATAL, _EXIT = 1, 7
 
 
-@pytest.fixture(name="quick", scope="module")
-def fixture_quick(spark: SparkSession) -> Iterator[SparkSession]:
+@pytest.fixture(name="interpreted", scope="module")
+def fixture_interpreted(spark: SparkSession) -> Iterator[SparkSession]:
     """The session, which compiles nothing meanwhile."""
-    with told(spark, QUICK):
+    with changed_settings(spark, INTERPRETED):
         yield spark
 
 
 @pytest.mark.parametrize("seed", range(TABLES))
 def test_every_reader_reads_an_odd_table_as_icebergs_own_library_does(
-    quick: SparkSession, tmp_path: Path, seed: int
+    interpreted: SparkSession, tmp_path: Path, seed: int
 ) -> None:
-    report = compared(quick, tmp_path, seed, on_spark=1)
+    report = compare_table(interpreted, tmp_path, seed, on_spark=1)
     assert not report.bad, "\n".join([*report.trace, *report.bad])
 
 
@@ -40,7 +39,7 @@ def test_each_wrong_reference_is_drawn() -> None:
 
 def test_a_seed_that_ends_its_process_is_reported_and_the_run_continues() -> None:
     reports: list[Report] = []
-    in_batches(range(_FATAL + 2), 1, reports.append, _fatal)
+    compare_in_batches(range(_FATAL + 2), 1, reports.append, _fatal)
     assert [report.seed for report in reports] == [*range(_FATAL + 2)]
     (bad,) = [report for report in reports if report.bad]
     assert bad.seed == _FATAL

@@ -1,4 +1,4 @@
-"""`python -m tests.spark.matrix`: measure anew what engines on Spark read; writes it down for the test and the page."""
+"""`python -m tests.spark.matrix`: measure what engines on Spark read, for the test and the page."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from tempfile import TemporaryDirectory
 
 from sfn.demo.environment import RestCatalogServer, find_runtime
 from tests.integration.measuring import write_down
-from tests.spark.matrix.matrix import EXPECTED, FEATURES, measured
-from tests.spark.matrix.rendering import pages
-from tests.spark.running import running, settings
+from tests.spark.matrix.matrix import EXPECTED, FEATURES, measure, pages
+from tests.spark.session import spark_session, spark_settings
 
 
 def main() -> None:
@@ -25,9 +24,9 @@ def main() -> None:
             (folder / part).mkdir()
         with (
             RestCatalogServer(folder / "catalog", find_runtime()) as catalog,
-            running(folder / "spark", settings(folder / "spark", catalog.uri)) as spark,
+            spark_session(folder / "spark", spark_settings(folder / "spark", catalog.uri)) as spark,
         ):
-            found = measured(spark, folder / "matrix", features)
+            found = measure(spark, folder / "matrix", features)
     if only is not None:
         print(found.text())
     else:

@@ -11,12 +11,22 @@ from pyspark.sql import DataFrame, SparkSession
 from sfn.errors import NotSupported
 from sfn.spark.read_table import ENGINES
 from tests.integration.measuring import differences
-from tests.spark.matrix.matrix import EXPECTED, FEATURES, Matrix, installed, measured
-from tests.spark.matrix.outcome import REFUSES, SAME, WRONG, checked, outcome
-from tests.spark.matrix.rendering import pages
-from tests.spark.matrix.shown import Shown
+from tests.spark.matrix.matrix import (
+    EXPECTED,
+    FEATURES,
+    REFUSES,
+    SAME,
+    WRONG,
+    Matrix,
+    check_remedies,
+    installed_versions,
+    measure,
+    outcome,
+    pages,
+)
+from tests.spark.matrix.table import Result
 
-ANEW = "if that is as it should be: python -m tests.spark.matrix"
+MEASURE_AGAIN = "if that is as it should be: python -m tests.spark.matrix"
 
 
 def expected() -> Matrix:
@@ -24,10 +34,10 @@ def expected() -> Matrix:
 
 
 def test_every_engine_reads_every_table_as_it_did_when_it_was_measured(spark: SparkSession, tmp_path: Path) -> None:
-    found = measured(spark, tmp_path, thorough=False)
+    found = measure(spark, tmp_path, thorough=False)
     assert found.cells.keys() == expected().cells.keys()
     different = differences(expected().of(found), found)
-    assert not different, "\n".join([*different, ANEW])
+    assert not different, "\n".join([*different, MEASURE_AGAIN])
 
 
 def test_no_engine_shows_anything_else_than_the_catalog() -> None:
@@ -43,17 +53,17 @@ def test_every_engine_was_measured_of_every_table() -> None:
 
 
 def test_the_page_says_what_was_measured() -> None:
-    for shown in pages(expected()):
-        assert shown.path.read_text() == shown.brought_up_to_date(), f"{shown.page}: {ANEW}"
+    for part in pages(expected()):
+        assert part.path.read_text() == part.brought_up_to_date(), f"{part.page}: {MEASURE_AGAIN}"
 
 
 def test_it_was_measured_with_what_is_installed() -> None:
-    assert expected().versions == installed(), ANEW
+    assert expected().versions == installed_versions(), MEASURE_AGAIN
 
 
 @pytest.fixture(name="truth")
-def fixture_truth(spark: SparkSession) -> Shown:
-    return Shown.by(spark.sql("SELECT 1 AS id, double('NaN') AS n, map('a', 1, 'b', 2) AS m"))
+def fixture_truth(spark: SparkSession) -> Result:
+    return Result.by(spark.sql("SELECT 1 AS id, double('NaN') AS n, map('a', 1, 'b', 2) AS m"))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +78,7 @@ def fixture_truth(spark: SparkSession) -> Shown:
     ],
 )
 def test_rows_names_types_and_nullability_are_compared(
-    spark: SparkSession, truth: Shown, query: str, cell: str
+    spark: SparkSession, truth: Result, query: str, cell: str
 ) -> None:
     assert outcome(lambda: spark.sql(query), truth)[0].startswith(cell)
 
@@ -94,8 +104,8 @@ def test_a_refusal_tells_what_it_is_and_where_to_go() -> None:
 )
 def test_a_refusal_that_names_no_engine_that_can_is_wrong(remedy: str, other: str, cell: str) -> None:
     row = {"files": (f"{REFUSES}: x", remedy), "sfn": (other, "use engine='iceberg'"), "iceberg": (SAME, "")}
-    assert checked(row, Shown((), Counter()))["files"] == cell
+    assert check_remedies(row, Result((), Counter()))["files"] == cell
 
 
 def test_what_nobody_can_read_needs_no_engine_that_can() -> None:
-    assert checked({"files": (f"{REFUSES}: x", "")}, None) == {"files": "refuses: x"}
+    assert check_remedies({"files": (f"{REFUSES}: x", "")}, None) == {"files": "refuses: x"}

@@ -17,14 +17,15 @@ from sfn.demo.demo import Narrator
 from sfn.demo.environment import RestCatalogServer
 from sfn.errors import SfnError, suggest_name
 from tests.real_catalog import runtime
-from tests.spark.running import running, settings
-from tests.spark.tour.chapter import Chapter
-from tests.spark.tour.chapters import CHAPTERS
-from tests.spark.tour.place import Place, place
-from tests.spark.tour.stage import Stage
+from tests.spark.session import spark_session, spark_settings
+from tests.spark.tour.managing import HADOOP, MANAGE
+from tests.spark.tour.reading import AS_OF, SELECT, WALK
+from tests.spark.tour.stage import Chapter, Place, Stage, place
+from tests.spark.tour.writing import CREATE, EVOLVE, INSERT
 
 DONE, FAILED = 0, 1
 _RULE: Final = "─"
+CHAPTERS: Final[Sequence[Chapter]] = (CREATE, INSERT, SELECT, AS_OF, MANAGE, EVOLVE, WALK, HADOOP)
 _PREFACE: Final = """\
 The life of a table in Spark SQL, with a real REST catalog and the listener.
 Spark has three catalogs: `gated` writes through the listener's gateway, `lake` is the catalog itself, and `sfn` is the
@@ -52,7 +53,7 @@ def run_chapters(chapters: Sequence[Chapter]) -> int:
     print(_PREFACE)
     try:
         with TemporaryDirectory(prefix="sfn-tour-") as name, ExitStack() as stack:
-            shared = _started(Path(name).resolve(), stack)
+            shared = _start(Path(name).resolve(), stack)
             print(f"Started in {time.monotonic() - began:.0f} s, in the folder {name}.")
             for number, chapter in enumerate(chapters, 1):
                 print(f"\n{_RULE * 4} {number} of {len(chapters)}. {chapter.title} ({chapter.name}) {_RULE * 4}")
@@ -68,12 +69,12 @@ def run_chapters(chapters: Sequence[Chapter]) -> int:
     return DONE
 
 
-def _started(folder: Path, stack: ExitStack) -> Place:
+def _start(folder: Path, stack: ExitStack) -> Place:
     """Start the processes that the chapters share, until the stack ends."""
     for part in ("catalog", "spark", "service"):
         (folder / part).mkdir()
     catalog = stack.enter_context(RestCatalogServer(folder / "catalog", runtime()))
-    spark = stack.enter_context(running(folder / "spark", settings(folder / "spark", catalog.uri)))
+    spark = stack.enter_context(spark_session(folder / "spark", spark_settings(folder / "spark", catalog.uri)))
     return stack.enter_context(place(spark, catalog, folder / "service"))
 
 

@@ -9,10 +9,8 @@ from pyspark.sql import SparkSession
 
 from sfn.demo.demo import Narrator
 from sfn.demo.environment import RestCatalogServer
-from tests.spark.tour.chapter import Chapter
-from tests.spark.tour.chapters import CHAPTERS
-from tests.spark.tour.place import Place, place
-from tests.spark.tour.stage import Stage
+from tests.spark.tour.__main__ import CHAPTERS
+from tests.spark.tour.stage import Chapter, Place, Stage, place
 
 
 @pytest.fixture(name="shared", scope="module")

@@ -1,4 +1,4 @@
-"""A Spark of the tests' own: a JVM, what it writes to, and how both end."""
+"""The Spark session of the tests: its JVM, its settings, and a facade that is not in the driver."""
 
 from __future__ import annotations
 
@@ -13,40 +13,43 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from sfn.app.endpoints import FacadeFolders
+from sfn.app.standalone import EmbeddedFacade
 from tests.servers.found import CACHES, found
 
-PATIENCE: Final = 60.0
+FACADE_URI, FACADE_TOKEN = "spark.sfn.facade.uri", "spark.sfn.facade.token"
+SHUTDOWN_SECONDS: Final = 60.0
 """Seconds for the JVM to end, which takes half of one alone on a machine."""
 
-_FETCHED: Final = CACHES / "rest-fixture-1.11.0"
+_DOWNLOADS: Final = CACHES / "rest-fixture-1.11.0"
 # Up in half the time: nothing runs for long enough to be worth a second compiler, and code whose digest is known is
 # not verified. With one compiler Java sets aside a fifth of the room for code, 48 MB, and all the tests take 67.
-FAST: Final = (
+JVM_OPTIONS: Final = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-XX:ReservedCodeCacheSize=240m",
     "-XX:-UsePerfData",
 )
-_TRUSTING: Final = ("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
+_NO_VERIFICATION: Final = ("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
 # Spark asks for a module that a Java from PyPI lacks, and that loads no sooner where it is there.
-_JAVA: Final = """\
+_JAVA_SCRIPT: Final = """\
 #!/bin/sh
 for one in "$@"; do shift; [ "$one" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$one"; done
 exec "{java}" "$@"
 """
-# Of whoever runs the tests: another Spark, its settings, its arguments.
+# Variables that point to another Spark, its settings and its arguments.
 _FOREIGN: Final = ("HADOOP_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_LOCAL_DIRS")
 
 
-def settings(folder: Path, catalog: str) -> Mapping[str, str]:
-    """What the session is told.
+def spark_settings(folder: Path, catalog: str) -> Mapping[str, str]:
+    """Return the settings of the session.
 
     Args:
         folder: what it writes that is no table.
         catalog: the address of the REST catalog that it knows as `lake`.
     """
-    (jar,) = found("SFN_SPARK_JARS", cache=_FETCHED, target="spark").glob("iceberg-spark-runtime-*.jar")
-    jvm = (*FAST, *_TRUSTING, "-Duser.timezone=UTC", f"-Djava.io.tmpdir={folder}")
+    (jar,) = found("SFN_SPARK_JARS", cache=_DOWNLOADS, target="spark").glob("iceberg-spark-runtime-*.jar")
+    jvm = (*JVM_OPTIONS, *_NO_VERIFICATION, "-Duser.timezone=UTC", f"-Djava.io.tmpdir={folder}")
     return {
         "spark.app.name": "tests",
         "spark.master": "local[2]",
@@ -70,14 +73,14 @@ def settings(folder: Path, catalog: str) -> Mapping[str, str]:
 
 
 @contextmanager
-def running(folder: Path, told: Mapping[str, str]) -> Iterator[SparkSession]:
+def spark_session(folder: Path, options: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session in a JVM of its own, which is gone with all its threads and sockets afterwards.
 
     Args:
-        folder: gets the JVM's log, `spark.log`, beside what it keeps for itself.
-        told: the settings.
+        folder: gets the JVM's log, `spark.log`, and Spark's own files.
+        options: the settings of the session.
     """
-    conf = SparkConf(loadDefaults=False).setAll(list(told.items()))
+    conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
     with _gateway(folder, conf) as gateway:
         with pytest.MonkeyPatch.context() as changed:
             changed.setenv("PYSPARK_PYTHON", sys.executable)
@@ -89,7 +92,7 @@ def running(folder: Path, told: Mapping[str, str]) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def surroundings(folder: Path) -> Iterator[None]:
+def spark_environment(folder: Path) -> Iterator[None]:
     """What a Spark that is started meanwhile finds in its environment: our Java, and nothing of another Spark's.
 
     Args:
@@ -97,14 +100,14 @@ def surroundings(folder: Path) -> Iterator[None]:
     """
     java = folder / "java" / "bin" / "java"
     java.parent.mkdir(parents=True)
-    java.write_text(_JAVA.format(java=found("SFN_SPARK_JAVA", cache=_FETCHED, target="spark")))
+    java.write_text(_JAVA_SCRIPT.format(java=found("SFN_SPARK_JAVA", cache=_DOWNLOADS, target="spark")))
     java.chmod(0o755)
     with pytest.MonkeyPatch.context() as changed:
         for name in _FOREIGN:
             changed.delenv(name, raising=False)
         changed.setenv("JAVA_HOME", str(java.parents[1]))
         changed.setenv("PYSPARK_PYTHON", sys.executable)  # for what it asks of Python by itself
-        changed.setenv("SPARK_LAUNCHER_OPTS", " ".join(FAST))
+        changed.setenv("SPARK_LAUNCHER_OPTS", " ".join(JVM_OPTIONS))
         changed.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         yield
 
@@ -113,13 +116,40 @@ def surroundings(folder: Path) -> Iterator[None]:
 def _gateway(folder: Path, conf: SparkConf) -> Iterator[Any]:
     """The JVM that a session is to live in, and the way to it."""
     launch: Callable[..., Any] = launch_gateway  # it has no types
-    with (folder / "spark.log").open("wb") as log, surroundings(folder):
+    with (folder / "spark.log").open("wb") as log, spark_environment(folder):
         gateway = launch(conf, {"stdout": log, "stderr": log})
     try:
         yield gateway
     finally:
         gateway.shutdown()
         gateway.proc.stdin.close()  # it lives as long as this is open
-        gateway.proc.wait(PATIENCE)
+        gateway.proc.wait(SHUTDOWN_SECONDS)
         # Else the next session of this process would look for this JVM.
         SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - nothing public forgets it
+
+
+@contextmanager
+def changed_settings(spark: SparkSession, options: Mapping[str, str]) -> Iterator[None]:
+    """Change settings of a session, until the block ends."""
+    before = {name: spark.conf.get(name, None) for name in options}
+    for name, value in options.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, earlier in before.items():
+            if earlier is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, earlier)
+
+
+@contextmanager
+def remote_facade(spark: SparkSession, directory: str) -> Iterator[EmbeddedFacade]:
+    """Give a session a facade that is not the driver's own, over a table's directory and its siblings."""
+    facade = EmbeddedFacade(FacadeFolders([f"file://{Path(directory).parent}"]))
+    try:
+        with changed_settings(spark, {FACADE_URI: facade.url, FACADE_TOKEN: facade.token}):
+            yield facade
+    finally:
+        facade.stop()
