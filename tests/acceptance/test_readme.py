@@ -62,7 +62,8 @@ def test_its_make_targets_exist() -> None:
 
 
 def test_the_second_shell_has_the_surroundings_of_the_first() -> None:
-    assert SECOND_SHELL == " && ".join([VENV.split(" && ")[1], EXPORT])
+    activate = VENV.split(" && ")[1]
+    assert SECOND_SHELL.split(" && ") == [activate, EXPORT]
 
 
 def test_its_way_to_install_it(tmp_path: Path) -> None:
