@@ -10,9 +10,9 @@ import asyncio
 
 from sfn.domain.events import Notification
 from sfn.domain.jobs import DeadLetterReason
-from tests.simulation.life import REFUSED
+from tests.simulation.operations import REFUSED
 from tests.simulation.script import ELSEWHERE, PLACE, Stage, named
-from tests.simulation.setting import Setting
+from tests.simulation.settings import Setting
 
 FILE = f"{PLACE}/metadata/_sfn/n_a_main.ver"
 HINT = f"{PLACE}/metadata/version-hint.text"

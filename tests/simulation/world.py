@@ -21,26 +21,21 @@ from sfn.inbox.model import AdminCommand
 from sfn.inbox.model import InboxConfig as LedgerTerms
 from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.publish.policy import Policy
-from tests.simulation.checker import Checker
-from tests.simulation.database.kept import SharedKept
+from tests.simulation.catalog import CatalogTruth, Files, Ranks, metadata_file
+from tests.simulation.checker import Checker, Knowledge
+from tests.simulation.convergence import Resting, at_rest
+from tests.simulation.database.inbox import SharedKept
 from tests.simulation.database.server import Server
-from tests.simulation.disasters import Disasters
-from tests.simulation.gateway import SILENCE, Gateway
-from tests.simulation.kept import Kept, SqliteKept
-from tests.simulation.knowledge import Knowledge
-from tests.simulation.life import REFUSED
-from tests.simulation.lives import life_of
+from tests.simulation.events import Post, ToldLife
+from tests.simulation.faults import Weather, weather_of
+from tests.simulation.gateway import SILENCE, Gateway, Passing
+from tests.simulation.inbox import Kept, SqliteKept
+from tests.simulation.incidents import Disasters, Losses
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.losses import Losses
-from tests.simulation.node import Node, Service
-from tests.simulation.rest import Resting, at_rest
-from tests.simulation.served import CatalogServer
-from tests.simulation.setting import Report, Setting
-from tests.simulation.telling import Post
-from tests.simulation.times import DAY, TERMS, policy_of
-from tests.simulation.truth import CatalogTruth, Files, Ranks, metadata_file
-from tests.simulation.weather import Weather, weather_of
-from tests.simulation.witness import Witness, brief
+from tests.simulation.node import Node, Service, Witness, brief
+from tests.simulation.operations import REFUSED, Life
+from tests.simulation.rest_catalog import CatalogServer
+from tests.simulation.settings import DAY, TERMS, Report, Setting, policy_of
 
 QUIET = 420.0
 REFRESHED = 2300.0
@@ -316,3 +311,24 @@ class World:
                 self.checker.blame("never told", f"{key} {pointer}")
         self.checker.changed(key, old, new, writer)
         self.losses.changed(key, new)
+
+
+def life_of(world: World, index: int) -> Life:
+    """The operations of a catalog's users."""
+    setting, catalog = world.setting, world.truths[index].name
+    names = [TableIdentifier(catalog, ("n",), letter) for letter in "abcdefghij"[: setting.names]]
+    if setting.shared:
+        names = [TableIdentifier(catalog, ("a_b",), "c"), TableIdentifier(catalog, ("a",), "b_c"), *names[:1]]
+    if setting.gateway:
+        # What has to be encoded in a path.
+        names[-1] = TableIdentifier(catalog, ("n", "m"), "x y")
+    places = [f"s3://lake/{number}" for number in range(setting.places)]
+    return _kind(setting)(
+        world, index, names, places, dict(setting.operations), setting.shared, setting.lost, setting.pace
+    )
+
+
+def _kind(setting: Setting) -> type[Life]:
+    if setting.gateway:
+        return Passing
+    return ToldLife if setting.told else Life

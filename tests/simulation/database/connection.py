@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sfn.inbox.postgres.connections import Connect, PostgresConnection
 from sfn.inbox.postgres.faults import LOST, UNREACHABLE, PostgresConnectionLost, PostgresFault
-from tests.simulation.database.server import IDLE_TIMEOUT, Server
-from tests.simulation.database.session import Session
+from tests.simulation.database.server import IDLE_TIMEOUT, Server, Session
 
 if TYPE_CHECKING:
     from tests.simulation.node import Node
