@@ -105,6 +105,59 @@ OF_DATABASE: Final = "Glue Data Catalog Database State Change"
 REPORT: Final = document("iceberg-commit-report")
 
 
+def polaris(told: str, **more: object) -> dict[str, object]:
+    """One of Polaris' events, as it is sent to Kafka."""
+    return document("polaris-kafka-after-update-table") | {"event_type": told, "catalog_name": "theirs"} | more
+
+
+def polaris_webhook(told: str, **more: object) -> dict[str, object]:
+    """One of Polaris' events, as it is sent to a webhook."""
+    return document("polaris-webhook-pr5084") | {"type": told} | more
+
+
+def _polaris_notifications() -> Iterator[tuple[str, object, str]]:
+    """A notification of each type, and its path."""
+    for told in ("CREATE", "UPDATE", "DROP", "VALIDATE", "UNKNOWN"):
+        yield f"`{told}`", document("polaris-notification-update") | {"notification-type": told}, NOTIFICATION
+
+
+def _polaris_events() -> Iterator[tuple[str, object]]:
+    """An event of each type."""
+    rename = document("polaris-kafka-after-rename-table") | {"catalog_name": "theirs"}
+    nameless = {"table_name": None, "namespace": None}
+    for moment in ("AFTER", "BEFORE"):
+        for operation in _POLARIS_OPERATIONS:
+            told = f"{moment}_{operation}_TABLE"
+            match operation:
+                case "RENAME":
+                    yield f"`{told}`", rename | {"event_type": told}
+                case "REFRESH":
+                    yield f"`{told}`", polaris(told, **nameless, table_identifier=["ns1", "orders"])
+                case "LIST":
+                    yield f"`{told}S`", polaris(f"{told}S", **nameless)
+                case _:
+                    yield f"`{told}`", polaris(told)
+        yield f"`{moment}_COMMIT_TRANSACTION`", polaris(f"{moment}_COMMIT_TRANSACTION", **nameless)
+        yield f"`{moment}_SEND_NOTIFICATION`", polaris(f"{moment}_SEND_NOTIFICATION")
+    for told in _POLARIS_OTHERS:
+        yield f"`AFTER_{told}`", polaris(f"AFTER_{told}", **nameless)
+    yield "any other type", polaris("AFTER_ROTATE_CREDENTIALS")
+
+
+def _polaris_webhooks() -> Iterator[tuple[str, object]]:
+    """A webhook's event of each type."""
+    for moment in ("AFTER", "BEFORE"):
+        for operation in _POLARIS_OPERATIONS:
+            told = f"{moment}_{operation}_TABLE{'S' if operation == 'LIST' else ''}"
+            more = {"tableidentifier": "ns1.orders"} if operation == "REFRESH" else {}
+            yield f"`{told}`", polaris_webhook(told, **more)
+        for told in ("COMMIT_TRANSACTION", "SEND_NOTIFICATION"):
+            yield f"`{moment}_{told}`", polaris_webhook(f"{moment}_{told}")
+    for told in _POLARIS_OTHERS:
+        yield f"`AFTER_{told}`", polaris_webhook(f"AFTER_{told}")
+    yield "any other type", polaris_webhook("AFTER_ROTATE_CREDENTIALS")
+
+
 def _lakekeeper() -> Iterator[tuple[str, object]]:
     create = {"name": "orders", "location": None, "schema": {"type": "struct", "fields": []}, "stage-create": None}
     yield "`createTable`", lakekeeper("createTable", create)
@@ -198,56 +251,3 @@ def by_dialect() -> Mapping[str, tuple[Sample, ...]]:
     """The samples of each dialect."""
     names = dict.fromkeys(sample.dialect for sample in SAMPLES)
     return {name: tuple(sample for sample in SAMPLES if sample.dialect == name) for name in names}
-
-
-def polaris(told: str, **more: object) -> dict[str, object]:
-    """As it is sent to Kafka."""
-    return document("polaris-kafka-after-update-table") | {"event_type": told, "catalog_name": "theirs"} | more
-
-
-def polaris_webhook(told: str, **more: object) -> dict[str, object]:
-    """As it is sent to a webhook."""
-    return document("polaris-webhook-pr5084") | {"type": told} | more
-
-
-def _polaris_notifications() -> Iterator[tuple[str, object, str]]:
-    """A notification of each type, and its path."""
-    for told in ("CREATE", "UPDATE", "DROP", "VALIDATE", "UNKNOWN"):
-        yield f"`{told}`", document("polaris-notification-update") | {"notification-type": told}, NOTIFICATION
-
-
-def _polaris_events() -> Iterator[tuple[str, object]]:
-    """An event of each type."""
-    rename = document("polaris-kafka-after-rename-table") | {"catalog_name": "theirs"}
-    nameless = {"table_name": None, "namespace": None}
-    for moment in ("AFTER", "BEFORE"):
-        for operation in _POLARIS_OPERATIONS:
-            told = f"{moment}_{operation}_TABLE"
-            match operation:
-                case "RENAME":
-                    yield f"`{told}`", rename | {"event_type": told}
-                case "REFRESH":
-                    yield f"`{told}`", polaris(told, **nameless, table_identifier=["ns1", "orders"])
-                case "LIST":
-                    yield f"`{told}S`", polaris(f"{told}S", **nameless)
-                case _:
-                    yield f"`{told}`", polaris(told)
-        yield f"`{moment}_COMMIT_TRANSACTION`", polaris(f"{moment}_COMMIT_TRANSACTION", **nameless)
-        yield f"`{moment}_SEND_NOTIFICATION`", polaris(f"{moment}_SEND_NOTIFICATION")
-    for told in _POLARIS_OTHERS:
-        yield f"`AFTER_{told}`", polaris(f"AFTER_{told}", **nameless)
-    yield "any other type", polaris("AFTER_ROTATE_CREDENTIALS")
-
-
-def _polaris_webhooks() -> Iterator[tuple[str, object]]:
-    """A webhook's event of each type."""
-    for moment in ("AFTER", "BEFORE"):
-        for operation in _POLARIS_OPERATIONS:
-            told = f"{moment}_{operation}_TABLE{'S' if operation == 'LIST' else ''}"
-            more = {"tableidentifier": "ns1.orders"} if operation == "REFRESH" else {}
-            yield f"`{told}`", polaris_webhook(told, **more)
-        for told in ("COMMIT_TRANSACTION", "SEND_NOTIFICATION"):
-            yield f"`{moment}_{told}`", polaris_webhook(f"{moment}_{told}")
-    for told in _POLARIS_OTHERS:
-        yield f"`AFTER_{told}`", polaris_webhook(f"AFTER_{told}")
-    yield "any other type", polaris_webhook("AFTER_ROTATE_CREDENTIALS")

@@ -123,7 +123,7 @@ async def _is_put(node: Node, hints: list[Notification]) -> bool:
     return True
 
 
-class ToldLife(Life):
+class EventOnlyLife(Life):
     """The operations of one catalog's users, each told of with all that a listener needs."""
 
     @override

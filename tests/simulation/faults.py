@@ -22,7 +22,7 @@ LONGEST: Final = 1790.0
 
 
 @dataclass(slots=True)
-class Weather:
+class Faults:
     """How bad the world is.
 
     Attributes:
@@ -66,11 +66,11 @@ class Weather:
         return any(start + late <= now < end + late for start, end in self.read_only)
 
 
-def weather_of(setting: Setting) -> Weather:
-    """The weather of a random history."""
+def faults_of(setting: Setting) -> Faults:
+    """The faults of a random history."""
     if setting.replicas:
-        return Weather(kill=0.012, cut=0.003, unheard=0.3, conditional_delete=setting.conditional_delete)
-    usual = Weather(conditional_delete=setting.conditional_delete, slow=0.01 if setting.slow_inbox else 0.0)
+        return Faults(kill=0.012, cut=0.003, unheard=0.3, conditional_delete=setting.conditional_delete)
+    usual = Faults(conditional_delete=setting.conditional_delete, slow=0.01 if setting.slow_inbox else 0.0)
     # Who is killed all the time lives to pay no debt.
     return replace(usual, kill=usual.kill / 3, stop=usual.stop / 3) if setting.gateway else usual
 

@@ -146,7 +146,7 @@ class Gateway:
             task.add_done_callback(self._unnoted.discard)
 
     def _broken(self, broken: FatalError) -> None:
-        self._node.service.witness.blame("broken", str(broken))
+        self._node.service.observer.blame("broken", str(broken))
 
 
 class Wire:
@@ -290,7 +290,7 @@ class Passing(Life):
             answer = gateway.ask(request, goes=self.rng.random() < GONE)
             await asyncio.wait({answer}, timeout=self.rng.choice([1, 10, 60]))
             status = answer.result() if answer.done() else None
-        if status not in DONE and not self.world.weather.calm and self.rng.random() < AGAIN:
+        if status not in DONE and not self.world.faults.calm and self.rng.random() < AGAIN:
             await asyncio.sleep(self.rng.uniform(0.1, 5))
             await self._ask(request)
 

@@ -25,14 +25,14 @@ SEEN = 9
 """Dead letters that an operator looks at."""
 
 
-class Faces(InboxWriter, JobQueue, TableIndex, DropLimit, Protocol):
+class InboxPorts(InboxWriter, JobQueue, TableIndex, DropLimit, Protocol):
     """What a process has of the inbox."""
 
 
-class Kept(Protocol):
+class SharedInbox(Protocol):
     """One inbox."""
 
-    def opened(self, node: Node) -> Faces:
+    def opened(self, node: Node) -> InboxPorts:
         """What a new process has of it."""
         ...
 
@@ -105,8 +105,8 @@ class Kept(Protocol):
         ...
 
 
-class SqliteKept:
-    """Implements `Kept` with the real SQL of the embedded inbox.
+class SharedSqliteInbox:
+    """Implements `SharedInbox` with the real SQL of the embedded inbox.
 
     Args:
         service: whose.
@@ -116,7 +116,7 @@ class SqliteKept:
     def __init__(self, service: Service, ledger: SqliteOperations) -> None:
         self._service, self._ledger = service, ledger
 
-    def opened(self, node: Node) -> Faces:
+    def opened(self, node: Node) -> InboxPorts:
         return SimulatedInbox(node, self._ledger)
 
     def clock(self) -> Clock:

@@ -17,7 +17,7 @@ from sfn.domain.jobs import DeadLetterReason
 from sfn.inbox.model import AdminCommand
 from sfn.publish.existing_files import pointer_files
 from sfn.sfnfile.naming import MAIN_BRANCH
-from tests.simulation.database.inbox import SharedKept
+from tests.simulation.database.inbox import SharedPostgresInbox
 from tests.simulation.operations import Life
 from tests.simulation.settings import DAY
 
@@ -37,7 +37,7 @@ _DAY: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Disasters:
+class Incidents:
     """What happens to one world."""
 
     world: World
@@ -49,13 +49,13 @@ class Disasters:
         length = rng.choice([20, 60] if setting.replicas else [20, 60, 200, 500])
         self._plan_outage(start, length)
         if setting.store_outage:
-            self.world.weather.store_down.append((start, start + length))
+            self.world.faults.store_down.append((start, start + length))
         for number in range(2 if setting.read_only else 0):
             began = start + number * rng.uniform(60, 700)
-            self.world.weather.read_only.append((began, began + rng.choice([5, 60, 200, 500])))
+            self.world.faults.read_only.append((began, began + rng.choice([5, 60, 200, 500])))
         for _ in range(rng.choice([1, 2, 3]) if setting.inbox_full else 0):
             began = rng.uniform(5, setting.busy)
-            self.world.weather.inbox_full.append((began, began + rng.choice([3, 20, 60])))
+            self.world.faults.inbox_full.append((began, began + rng.choice([3, 20, 60])))
         self._plan_for_services(start)
         if setting.catalogs > 1:
             self.world.loop.create_task(self._register(lives))
@@ -105,15 +105,15 @@ class Disasters:
         self.world.say(f"the database is away for {seconds:.1f} s")
         self.world.count("restarted")
         for service in self.world.services:
-            assert isinstance(service.kept, SharedKept)
+            assert isinstance(service.kept, SharedPostgresInbox)
             service.kept.server.restart(seconds)
 
     async def _roll(self) -> None:
         """Processes are ended as they should be, one now and then."""
-        while not self.world.weather.is_still:
+        while not self.world.faults.is_still:
             await asyncio.sleep(self.world.rng.uniform(5, 120))
             service = self.world.rng.choice(self.world.services)
-            if service.nodes and not self.world.weather.is_still:
+            if service.nodes and not self.world.faults.is_still:
                 service.end(self.world.rng.choice(service.nodes))
 
     def _leave(self) -> None:
@@ -137,7 +137,7 @@ class Disasters:
                     world.say(f"  {cleaner.name} deletes {key}")
                     world.count("cleaned")
                     body = world.files.bodies.pop(key)
-                    is_watched = world.weather.calm or not world.setting.away
+                    is_watched = world.faults.calm or not world.setting.away
                     if is_watched and key.endswith((".ver", "/version-hint.text")):
                         world.checker.blame("cleaned away", f"{key} by {cleaner.name}: {body.decode()}")
 

@@ -23,8 +23,8 @@ from sfn.inbox.model import Job, group_of, to_leased_job
 from sfn.sfnfile import version_hint
 from sfn.worker.sweep import SweepPhase
 from tests.simulation.catalog import first_version, next_version
-from tests.simulation.database.inbox import Granted, SharedKept
-from tests.simulation.faults import Fate, Weather
+from tests.simulation.database.inbox import Granted, SharedPostgresInbox
+from tests.simulation.faults import Fate, Faults
 from tests.simulation.gateway import Gateway
 from tests.simulation.node import Node, Service
 from tests.simulation.rest_catalog import CatalogServer, Request, created
@@ -105,8 +105,8 @@ class Stage:
 
     def __init__(self, seed: int = 1, setting: Setting | None = None, *, lagging: float = 0.0) -> None:
         chosen = setting or Setting()
-        weather = Weather(kill=0, stop=0, fail=0, lagging=lagging, conditional_delete=chosen.conditional_delete)
-        self.world = World(seed, chosen, weather)
+        faults = Faults(kill=0, stop=0, fail=0, lagging=lagging, conditional_delete=chosen.conditional_delete)
+        self.world = World(seed, chosen, faults)
 
     @property
     def service(self) -> Service:
@@ -210,14 +210,14 @@ class Stage:
 
     def run(self, script: Callable[[], Coroutine[Any, Any, None]], *, briefly: bool = False) -> list[tuple[str, str]]:
         """Act, let everything come to rest, and look: the promises that were broken."""
-        weather = self.world.weather
+        faults = self.world.faults
 
         async def history() -> None:
             self.world.start()
             await asyncio.sleep(20)  # the sweep that every process wants at first is over
             await script()
             self.service.script = None
-            weather.is_still = True
+            faults.is_still = True
             await self.world.rest(briefly=briefly)
 
         self.world.play(history())
@@ -283,7 +283,7 @@ class Gated(Stage):
 
     Args:
         gateway, replicas: see `Setting`.
-        lagging: see `Weather`.
+        lagging: see `Faults`.
         policy: of a `Policy` what is to be otherwise.
     """
 
@@ -353,7 +353,7 @@ class Gated(Stage):
 
         async def asked() -> None:
             await script()
-            self.world.weather.is_still = True
+            self.world.faults.is_still = True
             await asyncio.sleep(ASKED)
 
         return super().run(asked, briefly=briefly)
@@ -402,8 +402,8 @@ class Replicated(Stage):
         super().__init__(DIRECT, replace(setting or Setting(), replicas=replicas))
 
     @property
-    def kept(self) -> SharedKept:
-        assert isinstance(self.service.kept, SharedKept)
+    def kept(self) -> SharedPostgresInbox:
+        assert isinstance(self.service.kept, SharedPostgresInbox)
         return self.service.kept
 
     def claims(self, name: str) -> list[Granted]:

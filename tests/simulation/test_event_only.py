@@ -22,7 +22,7 @@ FILE = f"{PLACE}/metadata/_sfn/n_a_main.ver"
 LAG = 6
 
 
-class ToldStage(Stage):
+class EventOnlyStage(Stage):
     """A world whose catalog is told of alone."""
 
     def __init__(self, **setting: Any) -> None:
@@ -57,7 +57,7 @@ class ToldStage(Stage):
 
 @pytest.mark.parametrize("opaque", [False, True], ids=["by number", "by log"])
 def test_a_late_event_does_not_lead_back(opaque: bool) -> None:
-    stage = ToldStage()
+    stage = EventOnlyStage()
 
     async def act() -> None:
         await stage.tell_created(opaque=opaque)
@@ -75,7 +75,7 @@ def test_a_late_event_does_not_lead_back(opaque: bool) -> None:
 
 def test_a_commit_of_another_table_takes_no_name() -> None:
     """It is a late one of the table that had the name before, or its table's birth is still to be told of."""
-    stage = ToldStage()
+    stage = EventOnlyStage()
 
     async def act() -> None:
         await stage.tell_created()
@@ -94,7 +94,7 @@ def test_a_commit_of_another_table_takes_no_name() -> None:
 
 
 def test_a_commit_that_overtakes_the_birth_of_its_table_is_not_lost() -> None:
-    stage = ToldStage()
+    stage = EventOnlyStage()
 
     async def act() -> None:
         await stage.tell_created()
@@ -111,7 +111,7 @@ def test_a_commit_that_overtakes_the_birth_of_its_table_is_not_lost() -> None:
 
 def test_a_drop_waits_whether_another_event_says_more() -> None:
     """Within the lag a table that was made anew may be told of."""
-    stage = ToldStage()
+    stage = EventOnlyStage()
 
     async def act() -> None:
         await stage.tell_created()
@@ -128,7 +128,7 @@ def test_a_drop_waits_whether_another_event_says_more() -> None:
 
 
 def test_a_table_that_was_dropped_is_not_brought_back_by_what_was_told_late() -> None:
-    stage = ToldStage()
+    stage = EventOnlyStage()
 
     async def act() -> None:
         first = await stage.tell_created()
@@ -146,7 +146,7 @@ def test_a_table_that_was_dropped_is_not_brought_back_by_what_was_told_late() ->
 
 
 def test_an_end_that_overtakes_its_tables_birth_still_ends_it() -> None:
-    stage = ToldStage()
+    stage = EventOnlyStage()
 
     async def act() -> None:
         first = stage.create("a")
@@ -163,7 +163,7 @@ def test_an_end_that_overtakes_its_tables_birth_still_ends_it() -> None:
 @pytest.mark.parametrize("limit", [3, None])
 def test_drops_that_are_told_of_pass_no_more_than_the_brake_allows(limit: int | None) -> None:
     """Without a setting fewer than half of the tables go: three of eight."""
-    stage = ToldStage(max_drops=limit)
+    stage = EventOnlyStage(max_drops=limit)
     names = [f"t{number}" for number in range(8)]
 
     async def act() -> None:
@@ -180,7 +180,7 @@ def test_drops_that_are_told_of_pass_no_more_than_the_brake_allows(limit: int | 
 
 
 def test_a_rename_takes_along_what_was_told_and_what_is_told_late_follows() -> None:
-    stage = ToldStage()
+    stage = EventOnlyStage()
 
     async def act() -> None:
         await stage.tell_created()
@@ -193,7 +193,7 @@ def test_a_rename_takes_along_what_was_told_and_what_is_told_late_follows() -> N
 
 
 def test_a_metadata_file_that_comes_late_is_found() -> None:
-    stage = ToldStage()
+    stage = EventOnlyStage()
 
     async def act() -> None:
         await stage.tell_created()
@@ -206,27 +206,27 @@ def test_a_metadata_file_that_comes_late_is_found() -> None:
     assert stage.run(act) == []
 
 
-Script = Callable[[ToldStage, Table], Coroutine[Any, Any, None]]
+Script = Callable[[EventOnlyStage, Table], Coroutine[Any, Any, None]]
 
 
-async def commit(stage: ToldStage, _: Table) -> None:
+async def commit(stage: EventOnlyStage, _: Table) -> None:
     await stage.tell("a", stage.commit("a"))
 
 
-async def relocate(stage: ToldStage, _: Table) -> None:
+async def relocate(stage: EventOnlyStage, _: Table) -> None:
     await stage.tell("a", stage.commit("a", place=ELSEWHERE))
 
 
-async def rename(stage: ToldStage, table: Table) -> None:
+async def rename(stage: EventOnlyStage, table: Table) -> None:
     await stage.tell_renamed("a", "b", table)
 
 
-async def drop(stage: ToldStage, table: Table) -> None:
+async def drop(stage: EventOnlyStage, table: Table) -> None:
     stage.drop("a")
     await stage.hint("a", drop=True, uuid=table.uuid)
 
 
-async def recreate(stage: ToldStage, table: Table) -> None:
+async def recreate(stage: EventOnlyStage, table: Table) -> None:
     await drop(stage, table)
     await stage.tell("a", stage.create("a"), TableOrigin.CREATE)
     await stage.tell("a", stage.commit("a"))
@@ -237,7 +237,7 @@ SCRIPTS = [commit, relocate, rename, drop, recreate]
 
 def killed_at(number: int, script: Script) -> tuple[list[str], list[tuple[str, str]]]:
     """One history in which a process is killed at the n-th call after the script began: the calls, what was broken."""
-    stage, killer = ToldStage(), KilledAt(number)
+    stage, killer = EventOnlyStage(), KilledAt(number)
 
     async def act() -> None:
         table = await stage.tell_created()

@@ -14,7 +14,7 @@ import pytest
 from sfn.domain.identifiers import TableIdentifier
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import ORDINAL, UUID, FileLayout, FileOwner, Placement
-from tests.simulation.incidents import Disasters
+from tests.simulation.incidents import Incidents
 from tests.simulation.script import ELSEWHERE, PLACE, Asleep, Stage, named
 from tests.simulation.settings import DAY, Setting
 
@@ -301,7 +301,7 @@ def test_nothing_of_ours_grows_old_enough_to_be_cleaned_away(layout: str) -> Non
         await stage.hint("b", drop=True)
         for _ in range(12):
             await asyncio.sleep(DAY.total_seconds() / 4)
-            Disasters(stage.world).clean()
+            Incidents(stage.world).clean()
 
     assert stage.run(act, briefly=True) == []
     assert stage.states(["a", "b"])["dropped"] == 1

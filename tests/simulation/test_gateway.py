@@ -370,7 +370,7 @@ def test_a_name_that_had_a_table_is_looked_at_again_where_a_replica_does_not_kno
             stage.drop("a")
         await asyncio.sleep(MINUTE)
         assert stage.states(["a"]) == {}
-        stage.world.weather.lagging, stage.world.weather.least_lag = 1.0, 3.0
+        stage.world.faults.lagging, stage.world.faults.least_lag = 1.0, 3.0
         assert await stage.ask(created(named("a"), ELSEWHERE)) == 200
         await asyncio.sleep(LAGGING)
         assert stage.is_published("a")
@@ -380,7 +380,7 @@ def test_a_name_that_had_a_table_is_looked_at_again_where_a_replica_does_not_kno
 
 def fill(stage: Gated, seconds: float = FULL) -> None:
     """Have the inbox take nothing from now on, for a while."""
-    stage.world.weather.inbox_full.append((stage.world.time, stage.world.time + seconds))
+    stage.world.faults.inbox_full.append((stage.world.time, stage.world.time + seconds))
 
 
 def test_a_commit_that_can_not_be_noted_is_refused_where_it_is_not_to_pass() -> None:
@@ -419,7 +419,7 @@ def test_a_sweep_that_comes_before_the_catalogs_replicas_have_heard_is_not_the_l
     async def act() -> None:
         table = await stage.begin()
         fill(stage, 12)
-        stage.world.weather.lagging, stage.world.weather.least_lag, stage.world.weather.lag = 1.0, 5.0, 6.0
+        stage.world.faults.lagging, stage.world.faults.least_lag, stage.world.faults.lag = 1.0, 5.0, 6.0
         assert await stage.send(committed(named("a"), table)) == 200
         await asyncio.sleep(FULL)
         assert stage.world.counts["swept"] > 1

@@ -29,7 +29,7 @@ from tests.promises import (
 from tests.promises.inboxes import TERMS, Ground, HandClock
 from tests.simulation.database.inbox import Replica
 from tests.simulation.database.server import Server
-from tests.simulation.faults import Weather
+from tests.simulation.faults import Faults
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.script import ELSEWHERE, LEASE, LOOK, PLACE, Asleep, Blocked, Cut, Held, Replicated, named
 from tests.simulation.settings import Setting
@@ -213,7 +213,7 @@ def test_a_lease_that_was_renewed_in_the_last_moment_is_its_owners() -> None:
 
 def test_what_nobody_is_told_of_is_found_by_looking() -> None:
     stage = Replicated()
-    stage.world.weather.unheard = 1.0
+    stage.world.faults.unheard = 1.0
 
     async def act() -> None:
         await asyncio.sleep(LEASE)  # until nobody looks whether the first sweep's lease ran out
@@ -475,7 +475,7 @@ PROMISES = dict(pair for module in OF_EACH for pair in promises(module))
 def test_the_twin_keeps_what_every_inbox_promises(name: str) -> None:
     loop, bad, clock = SimulatedLoop(), list[tuple[str, str]](), HandClock()
     asyncio.set_event_loop(loop)
-    server = Server(loop, random.Random(1), Weather(), lambda *what: bad.append(what), lambda _: None)
+    server = Server(loop, random.Random(1), Faults(), lambda *what: bad.append(what), lambda _: None)
     try:
         loop.run_until_complete(PROMISES[name](Ground(Replica(server, None, TERMS, clock), clock)))
     finally:

@@ -24,15 +24,15 @@ from sfn.publish.policy import Policy
 from tests.simulation.catalog import CatalogTruth, Files, Ranks, metadata_file
 from tests.simulation.checker import Checker, Knowledge
 from tests.simulation.convergence import Resting, at_rest
-from tests.simulation.database.inbox import SharedKept
+from tests.simulation.database.inbox import SharedPostgresInbox
 from tests.simulation.database.server import Server
-from tests.simulation.events import Post, ToldLife
-from tests.simulation.faults import Weather, weather_of
+from tests.simulation.events import EventOnlyLife, Post
+from tests.simulation.faults import Faults, faults_of
 from tests.simulation.gateway import SILENCE, Gateway, Passing
-from tests.simulation.inbox import Kept, SqliteKept
-from tests.simulation.incidents import Disasters, Losses
+from tests.simulation.inbox import SharedInbox, SharedSqliteInbox
+from tests.simulation.incidents import Incidents, Losses
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.node import Node, Service, Witness, brief
+from tests.simulation.node import Node, Observer, Service, brief
 from tests.simulation.operations import REFUSED, Life
 from tests.simulation.rest_catalog import CatalogServer
 from tests.simulation.settings import DAY, TERMS, Report, Setting, policy_of
@@ -56,11 +56,11 @@ LOOKS, HOT = 60, 10.0
 class World:
     """A store, catalogs, their users and the services that follow them."""
 
-    def __init__(self, seed: int, setting: Setting, weather: Weather | None = None) -> None:
+    def __init__(self, seed: int, setting: Setting, faults: Faults | None = None) -> None:
         self.seed, self.setting = seed, setting
         self.rng = random.Random(seed)
         self.loop = SimulatedLoop()
-        self.weather = weather or weather_of(setting)
+        self.faults = faults or faults_of(setting)
         self.files = Files(self.loop.now)
         self.ranks = Ranks()
         self.counts: Counter[str] = Counter()
@@ -158,7 +158,7 @@ class World:
         self.start()
         lives = [life_of(self, index) for index in range(len(self.truths))]
         running = [self.loop.create_task(life.run(self.rng.randint(*self.setting.steps))) for life in lives]
-        Disasters(self).plan(lives)
+        Incidents(self).plan(lives)
         await asyncio.sleep(self.setting.busy)
         await asyncio.wait(running)
         await self.settle_down()
@@ -188,9 +188,9 @@ class World:
         if self.setting.away:
             await asyncio.sleep(2 * DAY.total_seconds())
         if self.setting.gateway:
-            self.weather.is_still = True
+            self.faults.is_still = True
             await asyncio.sleep(ASKED)
-        self.weather.calm = self.weather.is_still = True
+        self.faults.calm = self.faults.is_still = True
         self.say("calm")
         if self.setting.replicas:
             self.loop.create_task(self._look_on())
@@ -253,13 +253,13 @@ class World:
             truth,
             self.files,
             self._policy(truth, self.setting.policies[0]),
-            self.weather,
+            self.faults,
             loop=self.loop,
             rng=self.rng,
             terms=TERMS,
             kept=lambda service: self._kept(service, terms),
             processes=self.setting.replicas or 2,
-            witness=Witness(self.count, self.say, self._looked, self.checker.blame),
+            observer=Observer(self.count, self.say, self._looked, self.checker.blame),
             gateway=lambda node: self._gateway(node, truth),
         )
 
@@ -268,12 +268,12 @@ class World:
             return None
         return Gateway(node, self.servers[self.truths.index(truth)], OnInboxFailure(self.setting.gateway))
 
-    def _kept(self, service: Service, terms: LedgerTerms) -> Kept:
+    def _kept(self, service: Service, terms: LedgerTerms) -> SharedInbox:
         if not self.setting.replicas:
-            return SqliteKept(service, SqliteOperations(":memory:", terms))
-        witness, is_pooled = service.witness, self.rng.random() < POOLED
-        server = Server(self.loop, self.rng, self.weather, witness.blame, witness.count, is_pooled=is_pooled)
-        return SharedKept(service, server, terms)
+            return SharedSqliteInbox(service, SqliteOperations(":memory:", terms))
+        observer, is_pooled = service.observer, self.rng.random() < POOLED
+        server = Server(self.loop, self.rng, self.faults, observer.blame, observer.count, is_pooled=is_pooled)
+        return SharedPostgresInbox(service, server, terms)
 
     def _policy(self, truth: CatalogTruth, files: Mapping[str, Any]) -> Policy:
         return policy_of(truth, told=bool(self.setting.told), files=files)
@@ -331,4 +331,4 @@ def life_of(world: World, index: int) -> Life:
 def _kind(setting: Setting) -> type[Life]:
     if setting.gateway:
         return Passing
-    return ToldLife if setting.told else Life
+    return EventOnlyLife if setting.told else Life

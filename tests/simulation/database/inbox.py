@@ -25,9 +25,9 @@ from tests.simulation.database.connection import TwinConnection, connector
 from tests.simulation.database.dead_letters import TwinLetters
 from tests.simulation.database.events import TwinCatalogs, TwinEvents
 from tests.simulation.database.intents import TwinIntents
-from tests.simulation.database.jobs import TwinRoster, TwinRows
+from tests.simulation.database.jobs import TwinJobs, TwinTableIndex
 from tests.simulation.database.server import Server, Session, Table
-from tests.simulation.inbox import FOREIGN, SEEN, Faces
+from tests.simulation.inbox import FOREIGN, SEEN, InboxPorts
 from tests.simulation.loop import PROCESS, SimulatedLoop
 
 if TYPE_CHECKING:
@@ -53,12 +53,12 @@ class Replica(PostgresInbox):
         self.connections = Connections(connector(server, node), PATIENCE, SETTLED, lambda: None)
         there = OpenedDatabase(self.connections, TwinTransactions(self.connections, "simulated"), "simulated")
         super().__init__(there, terms, clock, stats_max_age=0)
-        self._weather = server.weather
+        self._faults = server.faults
 
     @override
     async def wait(self, until: datetime | None) -> None:
         """Where nothing befalls anybody, thousands of looks would find nothing."""
-        if not self._weather.is_still:
+        if not self._faults.is_still:
             await super().wait(until)
             return
         await self._ear.listen()
@@ -77,8 +77,8 @@ class Clockwork:
         return self.loop.now() + self.ahead
 
 
-class SharedKept:
-    """Implements `Kept` with the real inbox for PostgreSQL on a simulated server.
+class SharedPostgresInbox:
+    """Implements `SharedInbox` with the real inbox for PostgreSQL on a simulated server.
 
     Args:
         service: whose.
@@ -91,7 +91,7 @@ class SharedKept:
         self._operator = Replica(server, None, terms, server.loop)
         self.rules = Rules(service, server)
 
-    def opened(self, node: Node) -> Faces:
+    def opened(self, node: Node) -> InboxPorts:
         return Replica(self.server, node, self._terms, node.clock)
 
     def clock(self) -> Clock:
@@ -166,7 +166,7 @@ class SharedKept:
         return [letter for _, letter in letters if letter.status is DeadLetterStatus.OPEN]
 
 
-class TwinUnit:
+class TwinTransaction:
     """Implements `InboxTransaction`.
 
     Args:
@@ -176,12 +176,12 @@ class TwinUnit:
 
     def __init__(self, connection: TwinConnection, stores: Collection[str]) -> None:
         self._connection = connection
-        self.rows = TwinRows(connection, stores)
+        self.rows = TwinJobs(connection, stores)
         self.events = TwinEvents(connection)
         self.intents = TwinIntents(connection)
         self.letters = TwinLetters(connection)
         self.catalogs = TwinCatalogs(connection)
-        self.table_index = TwinRoster(connection)
+        self.table_index = TwinTableIndex(connection)
 
     async def alone(self) -> bool:
         async def alone(session: Session) -> bool:
@@ -202,7 +202,7 @@ class TwinTransactions(Transactions):
     @override
     def _unit(self, connection: PostgresConnection) -> SqlTransaction:
         # All that a verb sees of it is the port.
-        return cast("SqlTransaction", TwinUnit(cast("TwinConnection", connection), ()))
+        return cast("SqlTransaction", TwinTransaction(cast("TwinConnection", connection), ()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ _PLACES = Table[TableLocation, bool]("place")
 """No table, but its keys are locked."""
 
 
-class TwinRows:
+class TwinJobs:
     """Implements `Rows`.
 
     Args:
@@ -184,7 +184,7 @@ def _write_memos(session: Session, rows: Sequence[tuple[PublishCache, Job]]) -> 
             session.write(session.server.tables.memos, row.subject, memo)
 
 
-class TwinRoster:
+class TwinTableIndex:
     """Implements `Roster`."""
 
     def __init__(self, connection: TwinConnection) -> None:

@@ -23,7 +23,7 @@ from tests.simulation.database.locks import Locks
 from tests.simulation.loop import SimulatedLoop
 
 if TYPE_CHECKING:
-    from tests.simulation.faults import Weather
+    from tests.simulation.faults import Faults
     from tests.simulation.node import Node
 
 IDLE_TIMEOUT = 10.0
@@ -45,7 +45,7 @@ class Server:
     Args:
         loop: time.
         rng: chance.
-        weather: how bad the world is.
+        faults: how bad the world is.
         blame: told of what the service must not do.
         count: of what befalls it.
         is_pooled: a pooler stands before it.
@@ -59,13 +59,13 @@ class Server:
         self,
         loop: SimulatedLoop,
         rng: random.Random,
-        weather: Weather,
+        faults: Faults,
         blame: Callable[[str, str], None],
         count: Callable[[str], None],
         *,
         is_pooled: bool = False,
     ) -> None:
-        self.loop, self.rng, self.weather, self.is_pooled = loop, rng, weather, is_pooled
+        self.loop, self.rng, self.faults, self.is_pooled = loop, rng, faults, is_pooled
         self.blame, self.count = blame, count
         self.tables = Tables()
         self.locks = Locks[Session](loop, lambda circle: blame("deadlock", circle), count)
@@ -98,7 +98,7 @@ class Server:
         Raises:
             Gone: its session ended meanwhile.
         """
-        if session.node is None or self.weather.calm or self.rng.random() >= DAWDLING:
+        if session.node is None or self.faults.calm or self.rng.random() >= DAWDLING:
             return
         over: asyncio.Future[None] = self.loop.create_future()
         self.loop.call_outside(self.rng.expovariate(20), _end, over)
@@ -132,7 +132,7 @@ class Server:
     def tell(self, what: str) -> None:
         """Tell those who listen; some of them never hear it."""
         for session, heard in self._listeners:
-            if self.weather.calm or self.rng.random() >= self.weather.unheard:
+            if self.faults.calm or self.rng.random() >= self.faults.unheard:
                 self.loop.call_outside(self.rng.expovariate(100), self._tell, session, heard, what)
 
     def restart(self, seconds: float) -> None:

@@ -15,6 +15,7 @@ from sfn.formats import FORMAT_NAMES, MAX_NOTIFICATIONS, DecodedRequest, decode,
 from sfn.formats.event import EventRequest, Headers, Sender
 from tests.dialects.requests import BATCH, ONE, SENDER, STRUCTURED, assert_well_formed
 from tests.dialects.samples import SAMPLES, Sample
+from tests.fuzz.fuzzer import Loaded
 
 SENDERS: Final = (SENDER, ONE, Sender("nobody", {}))
 PINS: Final = (None, *FORMAT_NAMES)
@@ -141,3 +142,6 @@ def _other(chance: Random) -> object:
     if isinstance(donor, dict) and chance.random() < 0.7:
         return donor[chance.choice(sorted(donor))]
     return donor
+
+
+DECODE: Final = Loaded(seeds, run, mutated)

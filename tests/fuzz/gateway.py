@@ -1,16 +1,22 @@
-"""The target `targets`: all bytes that a client sends to a gateway, and the one oracle that nobody but its catalog is
-contacted, with no more requests than the client sent, each below the catalog's own path.
+"""The targets `targets` and `recognise`, of a gateway.
 
-The real server, gateway and client run on an event loop that has no network: whoever asks it for a connection or for an
-address is written down, and only the catalog's are answered.
+`targets` is fed all bytes that a client sends to a gateway. Its one oracle is that nobody but the gateway's catalog is
+contacted, with no more requests than the client sent, each below the catalog's own path. The real server, gateway and
+client run on an event loop that has no network: whoever asks it for a connection or for an address is written down, and
+only the catalog's are answered. Its input:
 
 where: one byte, whether the gateway is on a listener of its own | what the client sends
+
+`recognise` is fed requests that pass through a gateway, and what is read of them and of their answers. Its input:
+
+method | line | target | line | namespace separator | line | the body, of the request and of the answer
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
+import json
 import socket
 from collections.abc import Callable, Iterator
 from random import Random
@@ -24,13 +30,23 @@ from uvicorn.server import ServerState
 
 from sfn.domain.events import PutResult
 from sfn.gateway import upstream
-from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure, OwedSweeps
+from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure, OwedSweeps, notifications_of
 from sfn.gateway.connection import UpstreamConnection as CatalogConnection
 from sfn.gateway.proxy import GatewayOptions, Proxy, Scope, Send, mount_gateways, standalone_gateway
-from sfn.gateway.routes import CatalogMapping
-from sfn.gateway.streams import Receive
+from sfn.gateway.routes import (
+    MAX_TABLES_PER_TRANSACTION,
+    NAMED_IN_BODY,
+    CatalogChange,
+    CatalogMapping,
+    UnknownTables,
+    recognise_change,
+    tables_of_change,
+)
+from sfn.gateway.streams import MAX_SCANNED, MetadataLocationScanner, Receive
+from sfn.gateway.upstream import rewrite_configuration
 from sfn.http.server import ServerConnection
 from sfn.inbox import InboxWriter
+from tests.fuzz.fuzzer import Loaded
 
 HOST: Final = "192.0.2.1"
 PORT: Final = 8181
@@ -40,7 +56,7 @@ _TURNS: Final = 60
 """Turns of the event loop until whatever comes of a request has come of it."""
 _ANSWER: Final = b'HTTP/1.1 200 OK\r\nContent-Length: 33\r\n\r\n{"overrides":{"uri":"http://it/"}}'[:-1]
 
-_TARGETS: Final = (
+_REQUEST_TARGETS: Final = (
     b"/v1/config",
     b"/v1/namespaces/a%1Fb/tables/t?x=1",
     b"*@198.51.100.9:80/x",
@@ -67,29 +83,53 @@ _FIELDS: Final = (
     b"Trailer: Host",
     b"X-Latin: \xe9\xff",
 )
-_BODIES: Final = (b"", b"body", b"4\r\nbody\r\n0\r\nHost: 198.51.100.9\r\n\r\n", b"GET /v1/y HTTP/1.1\r\n\r\n")
+_REQUEST_BODIES: Final = (b"", b"body", b"4\r\nbody\r\n0\r\nHost: 198.51.100.9\r\n\r\n", b"GET /v1/y HTTP/1.1\r\n\r\n")
 _METHODS: Final = (b"GET", b"POST", b"DELETE", b"OPTIONS", b"CONNECT", b"HEAD")
 
+_LINE: Final = b"\n"
+_PARTS: Final = 4
+_TABLE: Final = {"namespace": ["a", "b.c"], "name": "t"}
+_CHANGE_BODIES: Final[tuple[object, ...]] = (
+    {"name": "t", "schema": {"type": "struct", "fields": []}, "stage-create": False},
+    {"name": "t", "stage-create": True},
+    {"name": "t", "metadata-location": "s3://lake/t/metadata/00001-a.metadata.json", "overwrite": True},
+    {"source": _TABLE, "destination": {"namespace": ["a"], "name": "u"}},
+    {"table-changes": [{"identifier": _TABLE, "requirements": [], "updates": []}]},
+    {"metadata-location": "s3://lake/t/metadata/00001-\\u00e9.metadata.json", "metadata": {"properties": {}}},
+    {"defaults": {"uri": "http://catalog"}, "overrides": {"namespace-separator": "%2E", "uri": "http://catalog/"}},
+)
+_CHANGE_TARGETS: Final = (
+    b"/v1/namespaces/a%1Fb/tables",
+    b"/v1/p/q/namespaces/a%2Eb.c/tables/t%2Fu",
+    b"/v1/p/namespaces/n/register",
+    b"/v1/p/namespaces/n/tables/t/unregister",
+    b"/v1/tables/rename",
+    b"/v1/p%7Cw/transactions/commit",
+    b"/v1/p/namespaces/n?purgeRequested=true",
+    b"/v1/config",
+)
+_SEPARATORS: Final = (b"", b"%1F", b"%2E", b".", b"\x00", b"%")
 
-def seeds() -> Iterator[bytes]:
+
+def request_seeds() -> Iterator[bytes]:
     """Each target with each method, each field with each body."""
-    for number, target in enumerate(_TARGETS):
+    for number, target in enumerate(_REQUEST_TARGETS):
         for method in _METHODS:
             field = _FIELDS[number % len(_FIELDS)]
             yield _request(b"\0", method, _OURS + target if target[:1] == b"/" else target, field, b"")
             yield _request(b"\1", method, target, field, b"")
     for field in _FIELDS:
-        for body in _BODIES:
+        for body in _REQUEST_BODIES:
             yield _request(b"\1", b"POST", b"/v1/x", field, body)
 
 
-def run(data: bytes) -> None:
+def send_request(data: bytes) -> None:
     """Send it to a gateway, and look at whom that contacts and what it sends."""
     loop = _loop()
     loop.run_until_complete(_tried(loop, is_alone=data[:1] == b"\1", sent=data[1:]))
 
 
-def mutated(data: bytes, longest: int, number: int, mutate: Callable[[bytes, int], bytes]) -> bytes:
+def mutated_request(data: bytes, longest: int, number: int, mutate: Callable[[bytes, int], bytes]) -> bytes:
     """Another input: mere bytes, or one line of it for one that is known to matter."""
     chance = Random(number)
     if chance.random() < 0.5:
@@ -97,7 +137,7 @@ def mutated(data: bytes, longest: int, number: int, mutate: Callable[[bytes, int
     lines = data.split(b"\r\n")
     which = chance.randrange(len(lines))
     if which == 0:
-        target = chance.choice(_TARGETS)
+        target = chance.choice(_REQUEST_TARGETS)
         if chance.random() < 0.3:
             target = mutate(target, 256)
         root = chance.choice((b"", _OURS))
@@ -276,3 +316,70 @@ def _requests(sent: bytes) -> Iterator[h11.Request]:
                 reader.send(message)
             if reader.their_state is h11.DONE:
                 reader.start_next_cycle()
+
+
+def change_seeds() -> Iterator[bytes]:
+    """Each kind of request with each body."""
+    for number, target in enumerate(_CHANGE_TARGETS):
+        for method in (b"POST", b"DELETE"):
+            for body in _CHANGE_BODIES:
+                separator = _SEPARATORS[number % len(_SEPARATORS)]
+                yield _LINE.join((method, target, separator, json.dumps(body).encode()))
+
+
+def recognise(data: bytes) -> None:
+    """Recognise a request, name its tables, and read an answer; nothing but `UnknownTables` may come of it."""
+    method, target, separator, body = _split(data)
+    path, _, query = target.partition("?")
+    change = recognise_change(method, path, query)
+    if change is not None:
+        _name(change, body, separator or None)
+    _read(body)
+
+
+def mutated_change(data: bytes, longest: int, number: int, mutate: Callable[[bytes, int], bytes]) -> bytes:
+    """Another input: mostly one of its parts changes, at times for one that is known to matter."""
+    chance = Random(number)
+    parts = data.split(_LINE, _PARTS - 1)
+    if len(parts) < _PARTS or chance.random() < 0.1:
+        return mutate(data, longest)
+    which = chance.randrange(_PARTS)
+    known = (
+        (b"POST", b"DELETE"),
+        _CHANGE_TARGETS,
+        _SEPARATORS,
+        tuple(json.dumps(body).encode() for body in _CHANGE_BODIES),
+    )[which]
+    parts[which] = chance.choice(known) if chance.random() < 0.3 else mutate(parts[which], longest // 2 or 1)
+    return _LINE.join(parts)[:longest]
+
+
+def _split(data: bytes) -> tuple[str, str, str, bytes]:
+    method, target, separator, body, *_ = (*data.split(_LINE, _PARTS - 1), b"", b"", b"", b"")
+    return method.decode("latin-1"), target.decode("latin-1"), separator.decode("latin-1"), body
+
+
+def _name(change: CatalogChange, body: bytes, separator: str | None) -> None:
+    try:
+        named = tables_of_change(
+            change, body if change.kind in NAMED_IN_BODY else b"", "prod", [separator] if separator else []
+        )
+    except UnknownTables:
+        named = ()
+    assert len(named) <= max(MAX_TABLES_PER_TRANSACTION, 2)
+    assert all(name.namespace and name.name for name in named)
+    told = notifications_of(change, named, "prod", "gateway", None, b"")
+    assert {hint.subject for hint in told} <= {*named} or not named
+
+
+def _read(body: bytes) -> None:
+    for encoding in ("identity", "gzip"):
+        floor, half = MetadataLocationScanner(encoding), len(body) // 2
+        floor.feed(body[:half])
+        floor.feed(body[half:])
+        assert floor.found is None or 0 < len(floor.found) <= MAX_SCANNED
+    rewrite_configuration(body, "http://catalog", "https://sfn/catalog/prod")
+
+
+SEND_REQUEST: Final = Loaded(request_seeds, send_request, mutated_request)
+RECOGNISE: Final = Loaded(change_seeds, recognise, mutated_change)
