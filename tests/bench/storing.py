@@ -30,7 +30,7 @@ from sfn.storage.object_store import RemoteStore
 from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
 from tests.bench.record import Figure, Goal, Run, Unmeasured
-from tests.promises.grounds import s3_store
+from tests.promises.stores import s3_store
 from tests.servers.s3 import REGION, ROOT, S3
 
 T = TypeVar("T")

@@ -7,8 +7,30 @@ from dataclasses import dataclass
 from typing import Final
 
 from sfn.formats.event import Headers, Sender
-from tests.dialects import samples_polaris
-from tests.dialects.asking import ONE, SENDER, UUID, document
+from tests.dialects.requests import ONE, SENDER, UUID, document
+
+NOTIFICATION: Final = "/v1/theirs/namespaces/ns1/tables/orders/notifications"
+_POLARIS_OPERATIONS: Final = (
+    "CREATE",
+    "REGISTER",
+    "UPDATE",
+    "COMMIT",
+    "DROP",
+    "RENAME",
+    "REFRESH",
+    "LOAD",
+    "LIST",
+    "CHECK_EXISTS",
+)
+"""On tables: each is told of before and after."""
+_POLARIS_OTHERS: Final = (
+    "CREATE_VIEW",
+    "COMMIT_VIEW",
+    "DROP_VIEW",
+    "CREATE_NAMESPACE",
+    "DROP_NAMESPACE",
+    "CREATE_GENERIC_TABLE",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +87,75 @@ def cloudevent(data: object = None, source: str = "/ci/spark", **more: object) -
 
 
 ORDERS: Final = {"namespace": ["a", "b"], "name": "orders"}
+
 RENAMED: Final = {"source": ORDERS, "destination": {"namespace": ["a"], "name": "archive"}}
+
 ICEBERG_TABLE: Final = {
     "type": "ICEBERG_TABLE",
     "id": "c1",
     "metadataLocation": "s3://wh/t/metadata/00001-x.metadata.json",
 }
+
 KEY: Final = {"elements": ["a", "b", "orders"]}
+
 OF_TABLE: Final = "Glue Data Catalog Table State Change"
+
 OF_DATABASE: Final = "Glue Data Catalog Database State Change"
+
 REPORT: Final = document("iceberg-commit-report")
+
+
+def polaris(told: str, **more: object) -> dict[str, object]:
+    """One of Polaris' events, as it is sent to Kafka."""
+    return document("polaris-kafka-after-update-table") | {"event_type": told, "catalog_name": "theirs"} | more
+
+
+def polaris_webhook(told: str, **more: object) -> dict[str, object]:
+    """One of Polaris' events, as it is sent to a webhook."""
+    return document("polaris-webhook-pr5084") | {"type": told} | more
+
+
+def _polaris_notifications() -> Iterator[tuple[str, object, str]]:
+    """A notification of each type, and its path."""
+    for told in ("CREATE", "UPDATE", "DROP", "VALIDATE", "UNKNOWN"):
+        yield f"`{told}`", document("polaris-notification-update") | {"notification-type": told}, NOTIFICATION
+
+
+def _polaris_events() -> Iterator[tuple[str, object]]:
+    """An event of each type."""
+    rename = document("polaris-kafka-after-rename-table") | {"catalog_name": "theirs"}
+    nameless = {"table_name": None, "namespace": None}
+    for moment in ("AFTER", "BEFORE"):
+        for operation in _POLARIS_OPERATIONS:
+            told = f"{moment}_{operation}_TABLE"
+            match operation:
+                case "RENAME":
+                    yield f"`{told}`", rename | {"event_type": told}
+                case "REFRESH":
+                    yield f"`{told}`", polaris(told, **nameless, table_identifier=["ns1", "orders"])
+                case "LIST":
+                    yield f"`{told}S`", polaris(f"{told}S", **nameless)
+                case _:
+                    yield f"`{told}`", polaris(told)
+        yield f"`{moment}_COMMIT_TRANSACTION`", polaris(f"{moment}_COMMIT_TRANSACTION", **nameless)
+        yield f"`{moment}_SEND_NOTIFICATION`", polaris(f"{moment}_SEND_NOTIFICATION")
+    for told in _POLARIS_OTHERS:
+        yield f"`AFTER_{told}`", polaris(f"AFTER_{told}", **nameless)
+    yield "any other type", polaris("AFTER_ROTATE_CREDENTIALS")
+
+
+def _polaris_webhooks() -> Iterator[tuple[str, object]]:
+    """A webhook's event of each type."""
+    for moment in ("AFTER", "BEFORE"):
+        for operation in _POLARIS_OPERATIONS:
+            told = f"{moment}_{operation}_TABLE{'S' if operation == 'LIST' else ''}"
+            more = {"tableidentifier": "ns1.orders"} if operation == "REFRESH" else {}
+            yield f"`{told}`", polaris_webhook(told, **more)
+        for told in ("COMMIT_TRANSACTION", "SEND_NOTIFICATION"):
+            yield f"`{moment}_{told}`", polaris_webhook(f"{moment}_{told}")
+    for told in _POLARIS_OTHERS:
+        yield f"`AFTER_{told}`", polaris_webhook(f"AFTER_{told}")
+    yield "any other type", polaris_webhook("AFTER_ROTATE_CREDENTIALS")
 
 
 def _lakekeeper() -> Iterator[tuple[str, object]]:
@@ -147,11 +228,11 @@ def _own() -> Iterator[tuple[str, object]]:
 
 
 def _samples() -> Iterator[Sample]:
-    for title, content, path in samples_polaris.notifications():
+    for title, content, path in _polaris_notifications():
         yield Sample("polaris", title, content, path=path)
-    for title, content in samples_polaris.events():
+    for title, content in _polaris_events():
         yield Sample("polaris-events", title, content)
-    for title, content in samples_polaris.webhooks():
+    for title, content in _polaris_webhooks():
         yield Sample("polaris-webhook", title, content, ONE)
     of_catalogs = {"lakekeeper": _lakekeeper(), "nessie": _nessie(), "glue": _glue()}
     for dialect, made in of_catalogs.items():

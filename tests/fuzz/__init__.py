@@ -1,1 +1,1 @@
-"""Inputs that a fuzzer makes up, guided by which lines they reach: one file a target, one line each in `TARGETS`."""
+"""Inputs that a fuzzer makes up, guided by which lines they reach: one line each target in `fuzzer.TARGETS`."""

@@ -11,7 +11,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.fuzz.targets import FOUND, PLANTED, ROOT, TARGETS
+from tests.fuzz.fuzzer import FOUND, PLANTED, ROOT, TARGETS
 
 
 def main() -> int:
@@ -36,7 +36,7 @@ def main() -> int:
 
 def _holds(name: str, seconds: int, folder: Path) -> bool:
     print(f"{name}: {seconds} s", file=sys.stderr)
-    command = [sys.executable, "-m", "tests.fuzz.fuzzing", name, str(seconds), str(folder.absolute())]
+    command = [sys.executable, "-m", "tests.fuzz.fuzzer", name, str(seconds), str(folder.absolute())]
     return subprocess.run(command, cwd=ROOT, check=False).returncode == 0
 
 

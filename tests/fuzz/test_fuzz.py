@@ -6,15 +6,50 @@ import os
 import re
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from tests.fuzz.targets import ROOT, TARGETS, Loaded
+from tests.fuzz.fuzzer import ROOT, TARGETS, Loaded
 
 SECONDS = 12
+LEAKED: list[bytes] = []
+
+
+def bug_seeds() -> Iterable[bytes]:
+    """Nothing that breaks the planted target."""
+    return [b"b", b"bu"]
+
+
+def fail_for_bug(data: bytes) -> None:
+    """Raises for what begins with `bug`."""
+    if data[:1] == b"b" and data[1:2] == b"u" and data[2:3] == b"g":
+        raise LookupError("found it")
+
+
+def leak_seeds() -> Iterable[bytes]:
+    """Something to keep."""
+    return [b"x"]
+
+
+def leak(data: bytes) -> None:
+    """Takes a MiB more each time, slowly: the fuzzer looks once a second."""
+    time.sleep(0.005)
+    LEAKED.append(data[:1].ljust(2**20, b"x"))
+
+
+def mutated(data: bytes, longest: int, _number: int, otherwise: Callable[[bytes, int], bytes]) -> bytes:
+    """The input with its bytes changed."""
+    return otherwise(data, longest)
+
+
+BUG = Loaded(bug_seeds, fail_for_bug, mutated)
+LEAK = Loaded(leak_seeds, leak, mutated)
+"""Targets that have something to be found: `planted` and `hungry`."""
 
 
 def fuzzed(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -17,7 +17,7 @@ from sfn.domain.jobs import StoredObject
 from sfn.settings import load
 from sfn.storage import ObjectStore
 from tests.faults.stores import SlowStore
-from tests.promises.kernel import Hang, Step
+from tests.promises.processes import Hang, Step
 
 READ = Step("openat2")
 CLOSING = 1.0

@@ -19,7 +19,7 @@ from sfn.formats.event import EventRequest, Sender
 from sfn.http.secrets import PartyTokens, WatchedTokenFile
 from sfn.http.senders import Keyring, Senders, anonymous_senders
 from sfn.iceberg_errors import ICEBERG_ERROR_TYPES
-from tests.dialects.asking import SENDER, WAREHOUSE, document, golden
+from tests.dialects.requests import SENDER, WAREHOUSE, document, golden
 from tests.dialects.samples import lakekeeper
 from tests.integration.listening import (
     CHUNKED,

@@ -25,7 +25,7 @@ from sfn.errors import Dropped, NotFound
 from tests.integration.clouds import CLOUDS, Cloud
 from tests.integration.lake import Lake as RestLake
 from tests.integration.process import TOKEN, Daemon, serving
-from tests.promises.sql_world import SCHEMA
+from tests.promises.catalogs import SCHEMA
 from tests.servers.s3 import REGION, ROOT, S3, Keys
 
 # ── Configured keys

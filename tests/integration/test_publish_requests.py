@@ -35,8 +35,8 @@ from tests.faults.lake import NAMESPACE, Lake, Table, serving
 from tests.faults.proxy import Asked, Fault, Pass, Proxy
 from tests.faults.service import eventually
 from tests.faults.stores import CountingStore
-from tests.promises.grounds import s3_store
 from tests.promises.inboxes import TERMS, HandClock
+from tests.promises.stores import s3_store
 from tests.servers.s3 import S3
 
 # ── Requests to the store

@@ -27,7 +27,7 @@ from tests.faults.lake import serving as serving_lake
 from tests.faults.service import Service, Setting, eventually, running
 from tests.integration.process import TOKEN, refused, serving
 from tests.integration.waiting import until
-from tests.promises.sql_world import SCHEMA
+from tests.promises.catalogs import SCHEMA
 
 # ── SQL catalog
 

@@ -15,7 +15,7 @@ from sfn.errors import ErrorScope, ExternalError, Forbidden, OutcomeUnknown, Per
 from sfn.storage import Deleted, Guarantees, PreconditionFailed
 from sfn.storage.object_store import RemoteStore
 from tests.faults.proxy import Answer, Asked, Break, Cut, Fault, Lose, Pass, Proxy
-from tests.promises.grounds import s3_store
+from tests.promises.stores import s3_store
 from tests.servers.s3 import S3
 
 

@@ -23,7 +23,7 @@ from sfn.inbox.model import CommittedTransaction
 from sfn.inbox.sqlite.committer import GroupCommitter
 from sfn.inbox.sqlite.ledger import SqliteOperations
 from tests.promises.inboxes import PLENTY, TERMS, HandClock, table
-from tests.promises.kernel import Step, refuse
+from tests.promises.processes import Step, refuse
 
 ORDERS, RETURNS = table("orders"), table("returns")
 NOW = HandClock().now()

@@ -21,7 +21,7 @@ from sfn.storage import Deleted, PreconditionFailed, PrefixRouter
 from sfn.storage.object_store import RemoteStore
 from tests.faults.proxy import Answer, Instead, Proxy
 from tests.integration.test_publish_requests import NAME, Line
-from tests.promises.grounds import s3_store
+from tests.promises.stores import s3_store
 from tests.servers.s3 import S3
 from tests.servers.s3 import Keys as User
 

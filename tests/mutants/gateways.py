@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-PASSING = "tests/simulation/test_gateway.py"
-TABLES = "tests/simulation/test_gateway_tables.py"
-DEBTS = "tests/simulation/test_gateway_debts.py"
+GATEWAY = "tests/simulation/test_gateway.py"
 
-LATE = f"{PASSING}::test_a_commit_that_is_made_half_an_hour_after_an_answer_that_told_nothing_is_published"
-DIED = f"{PASSING}::test_a_commit_is_published_though_the_gateway_died_before_the_answer[0]"
-HIDDEN = f"{TABLES}::test_of_a_rename_to_what_is_not_published_the_old_name_is_looked_at"
-AGAIN = f"{TABLES}::test_a_name_that_had_a_table_is_looked_at_again_where_a_replica_does_not_know_its_new_one"
+LATE = f"{GATEWAY}::test_a_commit_that_is_made_half_an_hour_after_an_answer_that_told_nothing_is_published"
+DIED = f"{GATEWAY}::test_a_commit_is_published_though_the_gateway_died_before_the_answer[0]"
+HIDDEN = f"{GATEWAY}::test_of_a_rename_to_what_is_not_published_the_old_name_is_looked_at"
+AGAIN = f"{GATEWAY}::test_a_name_that_had_a_table_is_looked_at_again_where_a_replica_does_not_know_its_new_one"
 
 NAMES = "tests/unit/test_gateway_routes.py"
 ANSWERS = "tests/integration/test_gateway_answers.py"
@@ -34,38 +32,38 @@ GATEWAYS = (
     Mutant(
         "15-cut-off-without-a-note-is-forgotten",
         15,
-        f"{DEBTS}::test_so_is_one_whose_answer_does_not_tell_what_became_of_it[0]",
+        f"{GATEWAY}::test_so_is_one_whose_answer_does_not_tell_what_became_of_it[0]",
         PUBLISHED,
     ),
     Mutant("15-no-answer-is-nothing-done", 15, f"{LATE}[0]", PUBLISHED),
     Mutant(
         "15-asks-are-counted-from-the-start",
         15,
-        f"{PASSING}::test_the_asks_are_counted_from_an_answer_that_told_nothing",
+        f"{GATEWAY}::test_the_asks_are_counted_from_an_answer_that_told_nothing",
         PUBLISHED,
     ),
     Mutant(
         "15-hint-comes-after-its-intent-ended",
         15,
-        f"{PASSING}::test_nothing_comes_between_the_end_of_an_intent_and_the_hint",
+        f"{GATEWAY}::test_nothing_comes_between_the_end_of_an_intent_and_the_hint",
         PUBLISHED,
     ),
     Mutant(
         "15-intent-is-the-tables",
         15,
-        f"{PASSING}::test_the_success_of_one_writer_closes_no_intent_of_a_gateway_that_died",
+        f"{GATEWAY}::test_the_success_of_one_writer_closes_no_intent_of_a_gateway_that_died",
         PUBLISHED,
     ),
     Mutant(
         "15-not-found-is-no-news",
         15,
-        f"{PASSING}::test_a_drop_that_a_balancer_sent_twice_is_published_at_once",
+        f"{GATEWAY}::test_a_drop_that_a_balancer_sent_twice_is_published_at_once",
         'assert stage.states(["a"]) == {"dropped": 1}',
     ),
     Mutant(
         "15-refusal-closes-nothing",
         15,
-        f"{PASSING}::test_a_refused_commit_is_not_asked_for[400]",
+        f"{GATEWAY}::test_a_refused_commit_is_not_asked_for[400]",
         "assert stage.open_intents() == []",
     ),
     Mutant("15-rename-hints-the-new-name", 15, f"{HIDDEN}[answered]", 'assert stage.states(["a"]) == {"dropped": 1}'),
@@ -73,43 +71,43 @@ GATEWAYS = (
     Mutant(
         "15-rename-is-of-the-old-name",
         15,
-        f"{TABLES}::test_of_a_rename_the_new_name_gets_its_file_and_the_old_one_leads_there[cut off]",
+        f"{GATEWAY}::test_of_a_rename_the_new_name_gets_its_file_and_the_old_one_leads_there[cut off]",
         'assert stage.is_published("b")',
     ),
     Mutant(
         "15-staged-create-is-noted",
         15,
-        f"{TABLES}::test_a_staged_create_is_nothing_to_ask_for_until_its_first_commit",
+        f"{GATEWAY}::test_a_staged_create_is_nothing_to_ask_for_until_its_first_commit",
         "assert stage.open_intents() == []",
     ),
     Mutant(
         "15-transaction-is-of-its-first-table",
         15,
-        f"{TABLES}::test_every_table_of_a_transaction_is_published",
+        f"{GATEWAY}::test_every_table_of_a_transaction_is_published",
         'assert stage.is_published("b")',
     ),
     Mutant(
         "15-debt-is-forgotten",
         15,
-        f"{DEBTS}::test_a_commit_that_passed_without_a_note_is_found_once_the_inbox_answers",
+        f"{GATEWAY}::test_a_commit_that_passed_without_a_note_is_found_once_the_inbox_answers",
         PUBLISHED,
     ),
     Mutant(
         "15-debt-is-a-single-sweep",
         15,
-        f"{DEBTS}::test_a_commit_that_passed_without_a_note_and_is_made_much_later_is_asked_for[60.0]",
+        f"{GATEWAY}::test_a_commit_that_passed_without_a_note_and_is_made_much_later_is_asked_for[60.0]",
         PUBLISHED,
     ),
     Mutant(
         "15-unnoted-stays-unnoted",
         15,
-        f"{DEBTS}::test_a_commit_that_passed_without_a_note_and_is_made_much_later_is_asked_for[8.0]",
+        f"{GATEWAY}::test_a_commit_that_passed_without_a_note_and_is_made_much_later_is_asked_for[8.0]",
         PUBLISHED,
     ),
     Mutant(
         "15-what-is-to-be-refused-passes",
         15,
-        f"{DEBTS}::test_a_commit_that_can_not_be_noted_is_refused_where_it_is_not_to_pass",
+        f"{GATEWAY}::test_a_commit_that_can_not_be_noted_is_refused_where_it_is_not_to_pass",
         "assert await stage.ask(committed(",
     ),
     Mutant(

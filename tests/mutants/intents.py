@@ -5,13 +5,13 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant, broken
 
 PROMISES = "tests/promises/test_inbox_intents.py"
-SIMULATED = "tests/simulation/test_intents.py"
+REPLICAS = "tests/simulation/test_replicas.py"
 
 INTENTS = (
     Mutant(
         "15-a-single-ask",
         15,
-        f"{SIMULATED}::test_a_commit_is_published_though_its_gateway_died_before_it_heard_the_end",
+        f"{REPLICAS}::test_a_commit_is_published_though_its_gateway_died_before_it_heard_the_end",
         'assert stage.pointer("a") == last.metadata_location',
     ),
     Mutant(
@@ -29,13 +29,13 @@ INTENTS = (
     Mutant(
         "15-shared-answers-after-rows",
         15,
-        f"{SIMULATED}::test_who_answers_a_commit_and_who_asks_for_it_wait_for_nobody_in_a_circle",
+        f"{REPLICAS}::test_who_answers_a_commit_and_who_asks_for_it_wait_for_nobody_in_a_circle",
         broken("deadlock"),
     ),
     Mutant(
         "15-shared-left-to-another-is-forgotten",
         15,
-        f"{SIMULATED}::test_what_is_not_asked_for_because_another_one_has_its_row_is_asked_for_soon",
+        f"{REPLICAS}::test_what_is_not_asked_for_because_another_one_has_its_row_is_asked_for_soon",
         'assert stage.told_by(GATEWAY) == [named("a")]',
     ),
 )

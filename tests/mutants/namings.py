@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant, broken
 
-REFRESHED = "tests/simulation/test_refreshes.py::test_nothing_of_ours_grows_old_enough_to_be_cleaned_away"
 FORWARDED = "tests/simulation/test_forwarding.py"
-SIMULATED = "tests/simulation/test_namings.py"
+FILES = "tests/simulation/test_files.py"
+REFRESHED = f"{FILES}::test_nothing_of_ours_grows_old_enough_to_be_cleaned_away"
 
 FOUND_AGAIN = "tests/unit/test_publish_drops.py"
 RENAMED = "tests/unit/test_publish_drops.py"
@@ -153,7 +153,7 @@ NAMINGS = (
     Mutant(
         "09-branch-stays-behind",
         9,
-        f"{SIMULATED}::test_a_branch_that_ended_before_a_rename_has_no_live_file_for_ever",
+        f"{FILES}::test_a_branch_that_ended_before_a_rename_has_no_live_file_for_ever",
         broken("rest: current for ever"),
     ),
     Mutant(
@@ -262,25 +262,25 @@ NAMINGS = (
     Mutant(
         "07-plain-name-without-check",
         7,
-        f"{SIMULATED}::test_two_identifiers_with_one_plain_name_each_have_a_file",
+        f"{FILES}::test_two_identifiers_with_one_plain_name_each_have_a_file",
         broken("refused: name"),
     ),
     Mutant(
         "07-twin-takes-the-file",
         7,
-        f"{SIMULATED}::test_a_file_by_uuid_is_taken_over_only_from_who_lost_the_table",
+        f"{FILES}::test_a_file_by_uuid_is_taken_over_only_from_who_lost_the_table",
         'assert json.loads(stage.world.files.bodies[file])["name"] == "a"',
     ),
     Mutant(
         "09-branch-before-its-table",
         9,
-        f"{SIMULATED}::test_every_branch_follows_the_pointer",
+        f"{FILES}::test_every_branch_follows_the_pointer",
         broken("a branch ahead of its table"),
     ),
     Mutant(
         "09-commits-before-head",
         9,
-        f"{SIMULATED}::test_a_head_is_written_and_before_the_files_of_commits",
+        f"{FILES}::test_a_head_is_written_and_before_the_files_of_commits",
         broken("rest: a timeline that lacks a commit"),
     ),
     Mutant(
@@ -292,25 +292,25 @@ NAMINGS = (
     Mutant(
         "09-hint-before-head",
         9,
-        f"{SIMULATED}::test_a_head_is_written_and_before_the_files_of_commits",
+        f"{FILES}::test_a_head_is_written_and_before_the_files_of_commits",
         broken("a hint without a document"),
     ),
     Mutant(
         "09-leading-file-ends-first",
         9,
-        f"{SIMULATED}::test_branches_end_before_what_leads_them",
+        f"{FILES}::test_branches_end_before_what_leads_them",
         broken("rest: current for ever"),
     ),
     Mutant(
         "09-older-of-the-name-ends-first",
         9,
-        f"{SIMULATED}::test_a_table_that_was_made_anew_is_there_before_the_older_one_ends",
+        f"{FILES}::test_a_table_that_was_made_anew_is_there_before_the_older_one_ends",
         broken("refused: name"),
     ),
     Mutant(
         "09-older-of-the-name-stays",
         9,
-        f"{SIMULATED}::test_of_two_files_by_uuid_the_older_one_loses_the_name_at_once",
+        f"{FILES}::test_of_two_files_by_uuid_the_older_one_loses_the_name_at_once",
         broken("moved back: name"),
     ),
     Mutant(
@@ -334,37 +334,37 @@ NAMINGS = (
     Mutant(
         "10-purge-leaves-commits",
         10,
-        f"{SIMULATED}::test_a_purge_leaves_no_file",
+        f"{FILES}::test_a_purge_leaves_no_file",
         'assert [key for key in stage.world.files.bodies if key.endswith(".ver")]',
     ),
     Mutant(
         "13-between-is-turned-around",
         13,
-        f"{SIMULATED}::test_commits_that_come_as_one_are_all_in_the_timeline",
+        f"{FILES}::test_commits_that_come_as_one_are_all_in_the_timeline",
         broken("rest: a timeline out of order"),
     ),
     Mutant(
         "13-branch-keeps-an-old-pointer",
         13,
-        f"{SIMULATED}::test_every_branch_follows_the_pointer",
+        f"{FILES}::test_every_branch_follows_the_pointer",
         broken("rest: branches"),
     ),
     Mutant(
         "13-commits-that-coalesced-are-lost",
         13,
-        f"{SIMULATED}::test_commits_that_come_as_one_are_all_in_the_timeline",
+        f"{FILES}::test_commits_that_come_as_one_are_all_in_the_timeline",
         broken("rest: a timeline that lacks a commit"),
     ),
     Mutant(
         "13-dead-writers-commits-are-lost",
         13,
-        f"{SIMULATED}::test_a_commit_whose_writer_died_gets_its_file_from_the_next_one",
+        f"{FILES}::test_a_commit_whose_writer_died_gets_its_file_from_the_next_one",
         broken("rest: a timeline that lacks a commit"),
     ),
     Mutant(
         "13-older-commits-name-what-never-was",
         13,
-        f"{SIMULATED}::test_commits_that_come_as_one_are_all_in_the_timeline",
+        f"{FILES}::test_commits_that_come_as_one_are_all_in_the_timeline",
         broken("lie: commit"),
     ),
     Mutant("14-refresh-leaves-commits", 14, f"{REFRESHED}[commits]", broken("cleaned away")),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant, broken
 
 REPLICAS = "tests/simulation/test_replicas.py"
-AT_ONCE = "tests/simulation/test_replicas_at_once.py"
-TWIN = "tests/simulation/test_twin.py"
 
 SHARED = (
     Mutant(
@@ -18,19 +16,19 @@ SHARED = (
     Mutant(
         "02-shared-numbers-before-locks",
         2,
-        f"{AT_ONCE}::test_an_event_that_waited_for_its_row_is_newer_than_what_the_row_was_claimed_for",
+        f"{REPLICAS}::test_an_event_that_waited_for_its_row_is_newer_than_what_the_row_was_claimed_for",
         'assert stage.world.checker.document(FILE)["metadata_file_path"] == last.metadata_location',
     ),
     Mutant(
         "02-shared-own-row-is-locked-first",
         2,
-        f"{AT_ONCE}::test_who_settle_with_asks_for_each_others_rows_wait_for_nobody_in_a_circle",
+        f"{REPLICAS}::test_who_settle_with_asks_for_each_others_rows_wait_for_nobody_in_a_circle",
         broken("deadlock"),
     ),
     Mutant(
         "02-shared-put-locks-nothing",
         2,
-        f"{AT_ONCE}::test_what_two_replicas_are_told_of_a_row_at_once_is_both_told",
+        f"{REPLICAS}::test_what_two_replicas_are_told_of_a_row_at_once_is_both_told",
         'assert (row.pending.drop, row.pending.renamed_to) == (True, named("b"))',
     ),
     Mutant(
@@ -108,19 +106,19 @@ SHARED = (
     Mutant(
         "08-shared-brake-counts-unlocked",
         8,
-        f"{AT_ONCE}::test_a_brake_of_several_replicas_lets_no_more_pass_than_it_may",
+        f"{REPLICAS}::test_a_brake_of_several_replicas_lets_no_more_pass_than_it_may",
         'assert stage.states(names) == {"current": 2, "dropped": 1}',
     ),
     Mutant(
         "08-shared-drops-count-twice-until-they-settle",
         8,
-        f"{TWIN}::test_the_twin_keeps_what_every_inbox_promises[test_unsettled_drops_count_towards_the_half]",
+        f"{REPLICAS}::test_the_twin_keeps_what_every_inbox_promises[test_unsettled_drops_count_towards_the_half]",
         "assert [await permitted(ground, claim) for claim in claims] == [True] * 3 + [False] * 5",
     ),
     Mutant(
         "09-shared-place-is-not-held",
         9,
-        f"{AT_ONCE}::test_who_comes_to_a_place_just_as_another_one_leaves_it_is_told",
+        f"{REPLICAS}::test_who_comes_to_a_place_just_as_another_one_leaves_it_is_told",
         "assert stage.world.checker.hint(PLACE) == table.metadata_location",
     ),
 )

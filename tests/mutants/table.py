@@ -11,10 +11,9 @@ from tests.mutants.namings import NAMINGS
 from tests.mutants.shared import SHARED
 
 DIRECTED = "tests/simulation/test_directed.py"
-FOLDERS = "tests/simulation/test_folders.py"
-SLOW = "tests/simulation/test_slow_inbox.py"
-SLEEPERS = "tests/simulation/test_sleepers.py"
-TOLD = "tests/simulation/test_told.py"
+FILES = "tests/simulation/test_files.py"
+LEASES = "tests/simulation/test_leases.py"
+EVENT_ONLY = "tests/simulation/test_event_only.py"
 PUBLISH_TOLD = "tests/unit/test_publish_event_only.py"
 ORDER = "tests/unit/test_publish_plan.py"
 BESIDE = "tests/unit/test_publish_plan.py"
@@ -25,7 +24,7 @@ TROUBLE = "tests/unit/test_worker.py"
 DENIALS = "tests/unit/test_storage_denials.py"
 WAITS = "tests/promises/test_inbox_claims.py"
 BRAKE = "tests/promises/test_inbox_drop_limit.py"
-LOSSES = "tests/simulation/test_losses.py"
+DROP_LIMIT = "tests/simulation/test_drop_limit.py"
 SPELLED = "tests/unit/test_publish_spellings.py"
 CLAIMS = "tests/promises/test_inbox_claims.py"
 
@@ -40,19 +39,19 @@ TABLE = (
     Mutant(
         "01-later-told-is-newer",
         1,
-        f"{TOLD}::test_a_late_event_does_not_lead_back[by number]",
+        f"{EVENT_ONLY}::test_a_late_event_does_not_lead_back[by number]",
         "assert stage.pointer() == third.metadata_location",
     ),
     Mutant(
         "01-commit-of-another-table-is-its-birth",
         1,
-        f"{TOLD}::test_a_commit_of_another_table_takes_no_name",
+        f"{EVENT_ONLY}::test_a_commit_of_another_table_takes_no_name",
         'assert (document["state"], document["guid"]) == ("current", second.uuid)',
     ),
     Mutant(
         "01-end-is-forgotten-by-its-birth",
         1,
-        f"{TOLD}::test_an_end_that_overtakes_its_tables_birth_still_ends_it",
+        f"{EVENT_ONLY}::test_an_end_that_overtakes_its_tables_birth_still_ends_it",
         'assert not stage.said("current")',
     ),
     Mutant(
@@ -88,7 +87,7 @@ TABLE = (
     Mutant(
         "03-claim-expires-what-its-own-worker-holds",
         3,
-        f"{SLOW}::test_a_slow_inbox_takes_no_lease_from_who_works[0]",
+        f"{LEASES}::test_a_slow_inbox_takes_no_lease_from_who_works[0]",
         "assert (row.attempt, row.crashes) == (1, 0)",
     ),
     Mutant(
@@ -106,19 +105,19 @@ TABLE = (
     Mutant(
         "03-lost-lease-tells-nobody",
         3,
-        f"{SLEEPERS}::test_who_wrote_a_hint_after_its_lease_was_lost_has_the_row_looked_at_again",
+        f"{LEASES}::test_who_wrote_a_hint_after_its_lease_was_lost_has_the_row_looked_at_again",
         broken("rest: hint stale"),
     ),
     Mutant(
         "04-lost-race-is-written-over",
         4,
-        f"{SLEEPERS}::test_a_head_never_goes_back_whoever_wakes",
+        f"{LEASES}::test_a_head_never_goes_back_whoever_wakes",
         'assert (after["Ordinal"], after["metadata_file_path"]) == (before["Ordinal"], last.metadata_location)',
     ),
     Mutant(
         "04-tag-after-the-answer",
         4,
-        f"{SLEEPERS}::test_who_read_the_tag_after_the_answer_asks_again",
+        f"{LEASES}::test_who_read_the_tag_after_the_answer_asks_again",
         broken("moved back: name"),
     ),
     Mutant(
@@ -154,7 +153,7 @@ TABLE = (
     Mutant(
         "07-late-event-stays-behind",
         7,
-        f"{TOLD}::test_a_rename_takes_along_what_was_told_and_what_is_told_late_follows",
+        f"{EVENT_ONLY}::test_a_rename_takes_along_what_was_told_and_what_is_told_late_follows",
         broken("rest: stale"),
     ),
     Mutant(
@@ -226,7 +225,7 @@ TABLE = (
     Mutant(
         "08-told-drop-waits-for-nothing",
         8,
-        f"{TOLD}::test_a_drop_waits_whether_another_event_says_more",
+        f"{EVENT_ONLY}::test_a_drop_waits_whether_another_event_says_more",
         'assert not stage.said("dropped")',
     ),
     Mutant(
@@ -274,7 +273,7 @@ TABLE = (
     Mutant(
         "08-half-of-the-tables-may-go",
         8,
-        f"{LOSSES}::test_a_catalog_that_loses_all_tables_gives_up_less_than_half[by events-6]",
+        f"{DROP_LIMIT}::test_a_catalog_that_loses_all_tables_gives_up_less_than_half[by events-6]",
         "assert dropped == (max(1, (count - 1) // 2) if told else 0)",
     ),
     Mutant(
@@ -358,19 +357,19 @@ TABLE = (
     Mutant(
         "09-document-not-read-after-the-hint",
         9,
-        f"{SLEEPERS}::test_a_late_hint_is_found_out_by_the_document",
+        f"{LEASES}::test_a_late_hint_is_found_out_by_the_document",
         "assert stage.world.checker.hint(PLACE) == first.metadata_location",
     ),
     Mutant(
         "09-hint-made-anew-beside-an-old-document",
         9,
-        f"{SLEEPERS}::test_a_late_tombstone_meets_the_document_of_who_made_its_hint_anew",
+        f"{LEASES}::test_a_late_tombstone_meets_the_document_of_who_made_its_hint_anew",
         broken("a hint without a document"),
     ),
     Mutant(
         "09-number-that-is-named-is-ours",
         9,
-        f"{FOLDERS}::test_their_hint_stays_as_it_is_whatever_becomes_of_the_name[2-setting0]",
+        f"{FILES}::test_their_hint_stays_as_it_is_whatever_becomes_of_the_name[2-setting0]",
         broken("foreign hint touched"),
     ),
     Mutant(
@@ -394,7 +393,7 @@ TABLE = (
     Mutant(
         "10-delete-without-condition",
         10,
-        f"{SLEEPERS}::test_a_late_delete_meets_what_came_in_the_tombstones_place",
+        f"{LEASES}::test_a_late_delete_meets_what_came_in_the_tombstones_place",
         broken("a live file was deleted"),
     ),
     Mutant(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.promises.kept import EXPECTED, FOLDER, KEPT, SUITES, Found, page
+from tests.promises.test_results import EXPECTED, FOLDER, KEPT, SUITES, Found, page
 
 
 class Outcomes:

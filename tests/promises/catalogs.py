@@ -1,35 +1,44 @@
-"""The catalogs that the promise suite runs on: in memory, Iceberg's REST server, PyIceberg's, one only told of.
-
-Nobody can list the last one, and nothing can tell it of a step back: what promises such a thing is marked `listable`.
-
-A test module takes a fixture over by naming it: `world = catalogs.world`.
-"""
+"""The catalogs that the promises are tried on: in memory, Iceberg's REST server, PyIceberg's, and an event-only one."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from itertools import count
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
 
 import aiohttp
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+from sqlalchemy import text
 from yarl import URL
 
-from sfn.catalogs import Catalog
+from sfn.catalogs import Catalog, SkipNamespace, UnlistedNamespace
+from sfn.catalogs.event_sourced import EventCatalog
 from sfn.catalogs.memory import MemoryCatalog
 from sfn.catalogs.pyiceberg import PyIcebergCatalog, PyIcebergSettings
 from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.catalogs.rest.settings import RestSettings
+from sfn.clock import SystemClock
 from sfn.demo.environment import RestCatalogServer
-from sfn.domain.identifiers import TableIdentifier
-from tests.promises.sql_world import sql_world
-from tests.promises.told_world import ToldWorld
+from sfn.domain.catalog_answer import LoadResult
+from sfn.domain.events import EventHistory, Notification, TableOrigin
+from sfn.domain.identifiers import Table, TableIdentifier
+from sfn.inbox import TableIndex
+from sfn.inbox.memory import MemoryInbox
+from sfn.inbox.model import InboxConfig
+from sfn.storage.memory import MemoryStore
 from tests.real_catalog import runtime
+from tests.unit.told_line import metadata
 
 _spaces = count(1)
+
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
 
 
 class World(Protocol):
@@ -260,3 +269,138 @@ async def rest_world(server: RestCatalogServer, adapter: RestCatalog | PyIceberg
             yield made
         finally:
             await adapter.close()
+
+
+def identifier(table: TableIdentifier) -> tuple[str, ...]:
+    return (*table.namespace, table.name)
+
+
+class SqlWorld:
+    """A namespace of a catalog called `lake`, in a folder."""
+
+    def __init__(self, folder: Path, catalog: Catalog, theirs: SqlCatalog) -> None:
+        self.catalog = catalog
+        self.space = f"space{next(_spaces)}"
+        self._home = folder.as_uri()
+        self._theirs = theirs
+
+    async def create_namespace(self, *levels: str) -> None:
+        self._theirs.create_namespace((self.space, *levels))
+
+    async def drop_namespace(self, *levels: str) -> None:
+        self._theirs.drop_namespace((self.space, *levels))
+
+    async def close_namespace(self) -> str:
+        # PyIceberg takes the space away from around a level: it would look for `closed`.
+        with self._theirs.engine.begin() as connection:
+            connection.execute(
+                text("INSERT INTO iceberg_namespace_properties VALUES ('lake', :namespace, 'exists', 'true')"),
+                {"namespace": f"{self.space}. closed"},
+            )
+        return " closed"
+
+    async def create(self, table: TableIdentifier) -> str:
+        location = "/".join((self._home, *(quote(part, safe="") for part in identifier(table))))
+        return str(self._theirs.create_table(identifier(table), SCHEMA, location).metadata.table_uuid)
+
+    async def commit(self, table: TableIdentifier) -> None:
+        self._theirs.load_table(identifier(table)).append(pa.table({"id": [1]}))
+
+    async def switch_off(self, table: TableIdentifier) -> None:
+        with self._theirs.load_table(identifier(table)).transaction() as change:
+            change.set_properties({"sfn.enabled": "false"})
+
+    async def roll_back(self, table: TableIdentifier) -> None:
+        before = self._theirs.load_table(identifier(table)).metadata.metadata_log[-1].metadata_file
+        self._theirs.drop_table(identifier(table))
+        self._theirs.register_table(identifier(table), before)
+
+    async def rename(self, source: TableIdentifier, target: TableIdentifier) -> None:
+        self._theirs.rename_table(identifier(source), identifier(target))
+
+    async def drop(self, table: TableIdentifier) -> None:
+        self._theirs.drop_table(identifier(table))
+
+
+@asynccontextmanager
+async def sql_world(folder: Path) -> AsyncGenerator[SqlWorld]:
+    """A world in a folder."""
+    uri = f"sqlite:///{folder}/catalog.db"
+    with closing(SqlCatalog("lake", uri=uri)) as theirs:
+        adapter = PyIcebergCatalog(PyIcebergSettings(name="lake", properties={"type": "sql", "uri": uri}))
+        made = SqlWorld(folder, adapter, theirs)
+        await made.create_namespace()
+        try:
+            yield made
+        finally:
+            await adapter.close()
+
+
+class ToldWorld:
+    """Nobody can ask this catalog: what happens is told to an inbox, and the metadata files are in a store."""
+
+    def __init__(self, space: str) -> None:
+        self._truth = MemoryCatalog("lake")
+        self._store = MemoryStore()
+        self.inbox = MemoryInbox(InboxConfig(event_only_catalogs=frozenset({"lake"})), SystemClock())
+        self.adapter = EventCatalog("lake", "ours", self._store.read_range, ("file:///warehouse",))
+        self.catalog: Catalog = Remembered(self.inbox, self.adapter)
+        self.space = space
+        self._truth.create_namespace(self.space)
+
+    async def create_namespace(self, *levels: str) -> None:
+        self._truth.create_namespace(self.space, *levels)
+
+    async def drop_namespace(self, *levels: str) -> None:
+        self._truth.drop_namespace(self.space, *levels)
+
+    async def close_namespace(self) -> str:
+        raise NotImplementedError("nobody lists it")
+
+    async def create(self, table: TableIdentifier) -> str:
+        # As engines do: a location with a question mark in it is refused.
+        location = "/".join(("file:///warehouse", *(quote(part, safe="") for part in (*table.namespace, table.name))))
+        made = self._truth.create(table, location)
+        await self._tell(table, made, TableOrigin.CREATE)
+        return made.uuid or ""
+
+    async def commit(self, table: TableIdentifier) -> None:
+        await self._tell(table, self._truth.commit(table))
+
+    async def switch_off(self, table: TableIdentifier) -> None:
+        await self._tell(table, self._truth.commit(table), properties={"sfn.enabled": "false"})
+
+    async def roll_back(self, table: TableIdentifier) -> None:
+        raise NotImplementedError("what is older is taken for late")
+
+    async def rename(self, source: TableIdentifier, target: TableIdentifier) -> None:
+        self._truth.rename(source, target)
+        await self.inbox.put([Notification(source, renamed_to=target), Notification(target, renamed_from=source)])
+
+    async def drop(self, table: TableIdentifier) -> None:
+        self._truth.drop(table)
+        await self.inbox.put([Notification(table, drop=True)])
+
+    async def _tell(
+        self, name: TableIdentifier, table: Table, birth: TableOrigin | None = None, **more: object
+    ) -> None:
+        self._store.files[table.metadata_location] = metadata(table, **more)
+        await self.inbox.put([Notification(name, min_metadata_location=table.metadata_location, origin=birth)])
+
+
+class Remembered:
+    """A catalog that is given what an inbox was told, as a publish does."""
+
+    def __init__(self, inbox: TableIndex, catalog: Catalog) -> None:
+        self._inbox, self._catalog = inbox, catalog
+
+    async def load(
+        self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
+    ) -> LoadResult:
+        return await self._catalog.load(table, known_etag, await self._inbox.event_history(table))
+
+    async def is_listed(self, table: TableIdentifier) -> bool:
+        return await self._catalog.is_listed(table)
+
+    def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
+        return self._catalog.tables(skip)

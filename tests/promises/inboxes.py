@@ -1,4 +1,4 @@
-"""The inboxes that the promises are tried on, and a worker's hands."""
+"""The inboxes that the promises are tried on, a worker's hands, and the commits that a gateway notes in them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import asyncpg
 
-from sfn.domain.events import Notification
-from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.events import Intent, Notification
+from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
 from sfn.domain.jobs import (
     Capacity,
     Done,
@@ -21,9 +21,11 @@ from sfn.domain.jobs import (
     Outcome,
     PublishedPointer,
     PublishResult,
+    SweepCompleted,
     TableState,
 )
 from sfn.inbox import AdminQueries, CatalogAdmin, DeadLetters, DropLimit, InboxWriter, JobQueue, TableIndex
+from sfn.inbox.intents import CHECK_DELAYS
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import AdminCommand, DeadLetter, DeadLetterFilter, InboxConfig
 from sfn.inbox.postgres import PostgresInbox, PostgresServer
@@ -41,6 +43,8 @@ TERMS = InboxConfig(
     event_only_catalogs=frozenset({TOLD}),
 )
 AT = "s3://lake/orders"
+FIRST, SECOND, THIRD, LAST = (pause.total_seconds() for pause in CHECK_DELAYS)
+DAY: Final = 86_400
 
 
 class AnyInbox(InboxWriter, JobQueue, TableIndex, DropLimit, AdminQueries, DeadLetters, CatalogAdmin, Protocol):
@@ -217,3 +221,47 @@ def subjects(claims: Sequence[LeasedJob]) -> list[str]:
 def pointer(number: int) -> str:
     """A metadata location with a number."""
     return f"{AT}/metadata/{number:05d}-0407e6d5-2565-f5ee-3b29-be3dd5fefd16.metadata.json"
+
+
+ORDERS, RETURNS, STOCK = table("orders"), table("returns"), table("stock")
+
+
+def intent(number: str, *named: JobKey, peer: str = "10.0.0.1") -> Intent:
+    """What a gateway notes before it forwards a commit."""
+    return Intent(number, named or (ORDERS,), "gateway", peer)
+
+
+def flood(most: int, peer: str = "10.0.0.1") -> list[Intent]:
+    """Intents of one peer for tables that nobody knows."""
+    return [intent(f"{peer} {number}", table(f"made up {number}"), peer=peer) for number in range(most)]
+
+
+async def seen(ground: Ground, *names: TableIdentifier) -> None:
+    """Tables that have a row, and are not looked at of our own accord for long."""
+    await ground.hint(*names)
+    await looks(ground)
+
+
+async def looks(ground: Ground) -> list[str]:
+    """Whom the catalog is asked for now: each look ends well, and only news bring another one."""
+    claims = await ground.claims()
+    for claim in claims:
+        await ground.settle(claim, _well(claim, ground.after(10 * DAY), ground.now))
+    return subjects(claims)
+
+
+def _well(claim: LeasedJob, at: datetime, now: datetime) -> Done | SweepCompleted:
+    return SweepCompleted(at, now, within_limit=True) if isinstance(claim.subject, CatalogName) else Done(at)
+
+
+async def asks(ground: Ground, until: float = 3 * LAST) -> list[tuple[float, list[str]]]:
+    """When the catalog is asked from now on, in seconds, and for whom: by a worker that sleeps until the next time."""
+    began, found = ground.now, list[tuple[float, list[str]]]()
+    while True:
+        asked = await looks(ground)
+        if asked:
+            found.append(((ground.now - began).total_seconds(), asked))
+        due = (await ground.inbox.claim(PLENTY)).next_due
+        if due is None or (due - began).total_seconds() > until:
+            return found
+        ground.clock.turn((due - ground.now).total_seconds())

@@ -24,8 +24,8 @@ from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply, RemoteStor
 from sfn.storage.s3 import IMPOSSIBLE_ETAG as NO_ETAG
 from sfn.storage.s3 import S3Client, S3Options
 from tests.integration.pages import Shown
-from tests.promises.grounds import BOOK, EVERYTHING, Ground
-from tests.promises.kept import sentence
+from tests.promises.stores import BOOK, EVERYTHING, Ground
+from tests.promises.test_results import sentence
 from tests.servers.azure import ACCOUNT
 from tests.servers.azure import KEY as ACCOUNT_KEY
 from tests.servers.quirky_s3 import BUCKET, QuirkyS3, quirky_s3

@@ -1,180 +1,183 @@
-"""The stores that the promises are tried on, and what another process does to a file."""
+"""The stores that promises are tried on. A new adapter is one more line in `ADAPTERS`."""
 
 from __future__ import annotations
 
-import fcntl
-import os
-import resource
-import signal
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
-from multiprocessing import Pipe, get_context
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import TypeAlias
 
-from sfn.domain.jobs import StoredObject
-from sfn.errors import ErrorScope, ExternalError
-from sfn.storage.atomic_files import TEMPORARY_NAME, LockableFolder, PendingFsyncs
-from sfn.storage.local import BlockingLocalStore, LockBusy
-from tests.promises.kernel import Step, kill_at
+import anyio
+import pytest
+from azure.storage.blob import ContainerClient
 
-NOBODY = 65534
-"""The number of a user who owns nothing, where the tests run as root."""
+from sfn.aws_auth import AwsIdentity, AwsKeys
+from sfn.storage import ObjectStore
+from sfn.storage.azure import IMPOSSIBLE_ETAG as NO_BLOB
+from sfn.storage.azure import AccountKey, AzureClient, AzureOptions
+from sfn.storage.gcs import IMPOSSIBLE_GENERATION as NO_GENERATION
+from sfn.storage.gcs import GcsClient, GcsOptions
+from sfn.storage.local import LocalStore
+from sfn.storage.memory import MemoryStore
+from sfn.storage.object_store import HttpPool, RemoteStore, StoreService
+from sfn.storage.s3 import IMPOSSIBLE_ETAG as NO_ETAG
+from sfn.storage.s3 import BucketEndpoints, S3Client, S3Options
+from tests.promises.processes import plant_file
+from tests.servers.azure import ACCOUNT, Azure
+from tests.servers.azure import KEY as ACCOUNT_KEY
+from tests.servers.gcs import GCS
+from tests.servers.gcs_deletes import ConditionalDeletes
+from tests.servers.s3 import REGION, ROOT, S3
 
+MADE_UP = "0" * 64
+"""A tag that no content has, for stores whose tags are digests."""
+EVERYTHING = AwsIdentity(keys=AwsKeys(ROOT.access, ROOT.secret))
+"""Who may do everything on S3."""
+BOOK = BucketEndpoints()
 
-def plant_file(key: str, body: bytes) -> None:
-    """Write as somebody does who knows nothing of us."""
-    path = Path(key.removeprefix("file://"))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(body)
-
-
-def names_in(folder: Path) -> list[str]:
-    """Everything that lies in a folder, hidden or not."""
-    return sorted(path.name for path in folder.iterdir())
-
-
-def started(target: Callable[..., None], *args: object) -> BaseProcess:
-    """Another process that runs a function of this module."""
-    process = get_context("spawn").Process(target=target, args=args, daemon=True)
-    process.start()
-    return process
-
-
-def told(target: Callable[..., None], *args: object) -> object:
-    """What another process that runs a function of this module sends."""
-    ours, theirs = Pipe()
-    process = started(target, *args, theirs)
-    theirs.close()
-    with ours:
-        answer: object = ours.recv()
-    assert ended(process) == 0
-    return answer
+Opened: TypeAlias = Callable[[], AbstractAsyncContextManager[ObjectStore]]
 
 
-def ended(process: BaseProcess) -> int:
-    """How the process ended: 0, or minus the signal that killed it."""
-    process.join(60)
-    code = process.exitcode
-    assert code is not None, "the process hangs"
-    process.close()
-    return code
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """A store, a folder of it that does not exist yet, and another program that writes there without asking.
+
+    Attributes:
+        store: the store.
+        folder: prefix of keys, with its slash.
+        plant: puts a content at a key.
+        made_up: a tag in the store's own form that nothing has.
+        tags_contents: the same content has the same tag again; otherwise each write has its own.
+        elsewhere: the same store opened in another process, to which this is sent; None for one in memory.
+    """
+
+    store: ObjectStore
+    folder: str
+    plant: Callable[[str, bytes], Awaitable[None]]
+    made_up: str = MADE_UP
+    tags_contents: bool = True
+    elsewhere: Opened | None = None
+
+    @property
+    def key(self) -> str:
+        """A file in the folder."""
+        return f"{self.folder}sales_orders_main.ver"
 
 
-def write_when_free(files: BlockingLocalStore, key: str, body: bytes, replacing: StoredObject | None) -> bool:
-    """A write that waits for the lock. Whether the condition held."""
-    while isinstance(written := files.write(key, body, replacing), LockBusy):
-        time.sleep(0.001)
-    return isinstance(written, StoredObject)
+Adapter: TypeAlias = Callable[[pytest.FixtureRequest, Path], AbstractAsyncContextManager[Ground]]
 
 
-def count_up(key: str, turns: int) -> None:
-    """Add 1 to the number in a file, so many times, each by compare-and-swap."""
-    files = BlockingLocalStore()
-    while turns:
-        held = files.read(key)
-        assert held is not None
-        turns -= write_when_free(files, key, b"%d" % (int(held.body) + 1), held)
+@asynccontextmanager
+async def memory(_: pytest.FixtureRequest, __: Path) -> AsyncIterator[Ground]:
+    store = MemoryStore()
+
+    async def plant(key: str, body: bytes) -> None:
+        store.files[key] = body
+
+    yield Ground(store, "file:///warehouse/orders/metadata/_sfn/", plant)
 
 
-def count_up_by_the_folders_lock(key: str, turns: int) -> None:
-    """As `count_up`, by the protocol of the version before the lock file: an `flock` on the folder itself."""
-    path = Path(key.removeprefix("file://"))
-    temporary = path.with_name(TEMPORARY_NAME)
-    while turns:
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            temporary.unlink(missing_ok=True)
-            with temporary.open("xb") as prepared:
-                prepared.write(b"%d" % (int(path.read_bytes()) + 1))
-            temporary.rename(path)
-            turns -= 1
-        except BlockingIOError:
-            time.sleep(0.001)
-        finally:
-            os.close(folder)
+@asynccontextmanager
+async def local(_: pytest.FixtureRequest, folder: Path) -> AsyncIterator[Ground]:
+    async def plant(key: str, body: bytes) -> None:
+        plant_file(key, body)
+
+    yield Ground(LocalStore(), f"file://{folder}/metadata/_sfn/", plant, elsewhere=local_store)
 
 
-def alternate(key: str, bodies: tuple[bytes, ...], turns: int) -> None:
-    """Replace a file by each of the bodies in turn; tell nobody."""
-    files = BlockingLocalStore()
-    for turn in range(turns):
-        write_when_free(files, key, bodies[turn % len(bodies)], files.read(key))
+@asynccontextmanager
+async def local_store() -> AsyncIterator[LocalStore]:
+    """This machine's files."""
+    yield LocalStore()
 
 
-def die_writing(key: str, body: bytes, step: Step) -> None:
-    """Write, and be killed by the kernel at a step."""
-    files = BlockingLocalStore()
-    held = files.read(key)
-    kill_at(step)
-    files.write(key, body, held)
+@asynccontextmanager
+async def s3(request: pytest.FixtureRequest, _: Path) -> AsyncIterator[Ground]:
+    server: S3 = request.getfixturevalue("s3")
+    bucket = await anyio.to_thread.run_sync(server.bucket)
+
+    async def plant(key: str, body: bytes) -> None:
+        path = key.removeprefix(f"s3://{bucket}/")
+        await anyio.to_thread.run_sync(lambda: server.client.put_object(Bucket=bucket, Key=path, Body=body))
+
+    async with s3_store(server.url) as store:
+        yield Ground(
+            store, f"s3://{bucket}/orders/metadata/_sfn/", plant, NO_ETAG, elsewhere=partial(s3_store, server.url)
+        )
 
 
-def die_half_written(key: str, body: bytes, size: int) -> None:
-    """Write, and be killed by the kernel after so many bytes."""
-    files = BlockingLocalStore()
-    held = files.read(key)
-    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-    files.write(key, body, held)
-
-
-def write_within(limit: int, value: int, key: str, answer: Connection) -> None:
-    """Create a file within a limit of the process, and tell the trouble."""
-    before = resource.getrlimit(limit)
-    resource.setrlimit(limit, (value, before[1]))
-    try:
-        BlockingLocalStore().write(key, b"x" * 2000, None)
-    except ExternalError as trouble:
-        resource.setrlimit(limit, before)
-        answer.send((type(trouble).__name__, trouble.scope, trouble.found))
-
-
-def touch_as_nobody(root: str, touches: Sequence[tuple[str, str]], answer: Connection) -> None:
-    """Use files below a root as a user who may do what everybody may, and tell the trouble of each time, or None.
+@asynccontextmanager
+async def s3_store(
+    url: str, identity: AwsIdentity | None = EVERYTHING, *, region: str = REGION
+) -> AsyncIterator[RemoteStore]:
+    """A store on a server.
 
     Args:
-        root: as of `LocalFileSystem`.
-        touches: a verb and its key, one after another.
+        url: of the server, or of what is asked instead of it.
+        identity: who asks, None for somebody unknown.
+        region: that requests are signed for at first.
     """
-    if os.geteuid() == 0:
-        os.setuid(NOBODY)
-    files = BlockingLocalStore(root)
-    calls: Mapping[str, Callable[[str], object]] = {
-        "read": files.read,
-        "list": lambda key: files.list(key, 10),
-        "write": lambda key: files.write(key, b"1", None),
-        "delete": lambda key: files.delete(key, StoredObject(b"1", "0" * 64)),
-    }
-    answer.send([_trouble_of(partial(calls[verb], key)) for verb, key in touches])
-
-
-def die_locked(user: int, umask: int, path: str) -> None:
-    """Lock a folder as a user, under a mask of new files' modes, and die at once."""
-    os.umask(umask)
-    os.setuid(user)
-    with LockableFolder(path, "the folder", PendingFsyncs()) as folder:
-        if folder.lock():
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-def write_as(user: int, umask: int, key: str, body: bytes, answer: Connection) -> None:
-    """Create a file as a user, under a mask of new files' modes, and tell what came of it."""
-    os.umask(umask)
-    os.setuid(user)
+    terms = S3Options(identity=identity, endpoint=url, region=region)
+    pool = HttpPool()
     try:
-        answer.send(BlockingLocalStore().write(key, body, None))
-    except ExternalError as trouble:
-        answer.send((type(trouble).__name__, trouble.scope, trouble.found))
+        yield RemoteStore(S3Client(terms, pool, BOOK), StoreService(NO_ETAG))
+    finally:
+        await pool.close()
 
 
-def _trouble_of(call: Callable[[], object]) -> tuple[str, ErrorScope, str, str] | None:
+@asynccontextmanager
+async def gcs(request: pytest.FixtureRequest, _: Path) -> AsyncIterator[Ground]:
+    server: GCS = request.getfixturevalue("gcs")
+    bucket = await anyio.to_thread.run_sync(server.bucket)
+
+    async def plant(key: str, body: bytes) -> None:
+        await anyio.to_thread.run_sync(server.plant, bucket, key.removeprefix(f"gs://{bucket}/"), body)
+
+    elsewhere = partial(gcs_store, server.url)
+    async with elsewhere() as store:
+        folder = f"gs://{bucket}/orders/metadata/_sfn/"
+        yield Ground(store, folder, plant, NO_GENERATION, tags_contents=False, elsewhere=elsewhere)
+
+
+@asynccontextmanager
+async def gcs_store(url: str) -> AsyncIterator[RemoteStore]:
+    """A store on a server."""
+    pool = ConditionalDeletes()
     try:
-        call()
-    except ExternalError as trouble:
-        return type(trouble).__name__, trouble.scope, trouble.where, trouble.found
-    return None
+        yield RemoteStore(GcsClient(GcsOptions(identity=None, endpoint=url), pool), StoreService(NO_GENERATION))
+    finally:
+        await pool.close()
+
+
+@asynccontextmanager
+async def azure(request: pytest.FixtureRequest, _: Path) -> AsyncIterator[Ground]:
+    server: Azure = request.getfixturevalue("azure")
+    container = await anyio.to_thread.run_sync(server.container)
+    home = f"abfss://{container}@{ACCOUNT}.dfs.core.windows.net/"
+
+    elsewhere = partial(azure_store, server.endpoint)
+    with ContainerClient.from_connection_string(server.connection, container) as client:
+
+        async def plant(key: str, body: bytes) -> None:
+            path = key.removeprefix(home)
+            await anyio.to_thread.run_sync(lambda: client.upload_blob(path, body, overwrite=True))
+
+        async with elsewhere() as store:
+            folder = f"{home}orders/metadata/_sfn/"
+            yield Ground(store, folder, plant, NO_BLOB, tags_contents=False, elsewhere=elsewhere)
+
+
+@asynccontextmanager
+async def azure_store(endpoint: str) -> AsyncIterator[RemoteStore]:
+    """A store on a server, at the address of its account."""
+    pool = HttpPool()
+    try:
+        terms = AzureOptions(identity=AccountKey(ACCOUNT_KEY), endpoint=endpoint)
+        yield RemoteStore(AzureClient(terms, pool), StoreService(NO_BLOB))
+    finally:
+        await pool.close()
+
+
+ADAPTERS: Mapping[str, Adapter] = {"memory": memory, "local": local, "S3": s3, "Azure": azure, "GCS": gcs}

@@ -15,11 +15,9 @@ from sfn.domain.jobs import Done, PublishedPointer, PublishResult, TableState
 from sfn.errors import ExternalError
 from sfn.worker.sweep import CatalogSweep, SweepPorts
 from tests.promises import test_catalog as suite
-from tests.promises.catalog_quirks.page import measured, outcome, page
-from tests.promises.catalog_quirks.quirk import Outcome
-from tests.promises.catalog_quirks.server import NAME
+from tests.promises.catalog_quirks.server import NAME, Outcome
 from tests.promises.catalog_quirks.table import named
-from tests.promises.catalog_quirks.world import QuirkWorld, Seen, opened
+from tests.promises.catalog_quirks.world import QuirkWorld, Seen, measured, opened, outcome, page
 from tests.promises.catalogs import World
 from tests.promises.inboxes import Ground, HandClock
 from tests.unit.sweeping import POLICY, Noting

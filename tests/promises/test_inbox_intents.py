@@ -19,22 +19,24 @@ from sfn.inbox.intents import (
     WHOLE_CATALOG_ID,
     OpenIntentStats,
 )
-from tests.promises.commits import (
+from tests.promises.inboxes import (
     DAY,
     FIRST,
     LAST,
     ORDERS,
+    PLENTY,
     RETURNS,
     SECOND,
     STOCK,
     THIRD,
+    Ground,
     asks,
     flood,
     intent,
     looks,
     seen,
+    table,
 )
-from tests.promises.inboxes import PLENTY, Ground, table
 
 # ── Single intents
 

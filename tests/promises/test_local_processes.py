@@ -17,8 +17,8 @@ from sfn.domain.jobs import StoredObject
 from sfn.storage import content_etag
 from sfn.storage.atomic_files import LOCK_NAME, TEMPORARY_NAME, LockableFolder, PendingFsyncs
 from sfn.storage.local import BlockingLocalStore, LockBusy
-from tests.promises.kernel import Step
-from tests.promises.stores import (
+from tests.promises.processes import (
+    Step,
     alternate,
     count_up,
     count_up_by_the_folders_lock,

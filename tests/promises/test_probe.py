@@ -14,7 +14,7 @@ from sfn.errors import ErrorScope, Forbidden, OutcomeUnknown, Transient
 from sfn.storage import Deleted, ErrorKind, Guarantees, PreconditionFailed, RequestFailed, media_type, probe
 from sfn.storage.memory import MemoryStore
 from sfn.storage.probe import PROBE_PREFIX, StoreProbes, StoreUnfit, as_strong, without_quotes
-from tests.promises.grounds import ADAPTERS, MADE_UP, Ground
+from tests.promises.stores import ADAPTERS, MADE_UP, Ground
 
 FOLDER = "s3://lake/orders/metadata/_sfn"
 KEY = f"{FOLDER}/sales_orders_main.ver"

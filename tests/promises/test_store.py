@@ -1,4 +1,4 @@
-"""What every store promises. A new adapter is one more line in `grounds.ADAPTERS`."""
+"""What every store promises. A new adapter is one more line in `stores.ADAPTERS`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent
 from sfn.sfnfile.document import MAX_DOCUMENT_BYTES
 from sfn.storage import Deleted, PreconditionFailed
-from tests.promises.grounds import ADAPTERS, Ground
+from tests.promises.stores import ADAPTERS, Ground
 
 
 @pytest.fixture(params=list(ADAPTERS))

@@ -11,8 +11,8 @@ import anyio.to_thread
 import pytest
 
 from sfn.domain.jobs import StoredObject
-from tests.promises.grounds import ADAPTERS, Ground, Opened
-from tests.promises.stores import ended
+from tests.promises.processes import ended
+from tests.promises.stores import ADAPTERS, Ground, Opened
 
 PROCESSES, SWAPS = 8, 50
 

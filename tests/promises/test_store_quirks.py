@@ -20,8 +20,8 @@ from sfn.storage import Deleted, Guarantees
 from sfn.storage.object_store import RemoteStore
 from sfn.storage.probe import PROBE_PREFIX
 from tests.promises import test_store
-from tests.promises.grounds import Ground
 from tests.promises.store_quirks import FOLDER, OTHERS, QUIRKS, S3, Verdict, azure_with, gcs_with, named, page, s3_with
+from tests.promises.stores import Ground
 from tests.servers.azure import ACCOUNT, Azure
 from tests.servers.gcs import GCS
 

@@ -10,7 +10,7 @@ from collections import Counter
 from functools import partial
 
 from tests.simulation.histories import KINDS, history, history_in_brief, kind_of
-from tests.simulation.setting import Report
+from tests.simulation.settings import Report
 
 CHUNK = 4
 CHUNKS = 25

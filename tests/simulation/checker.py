@@ -1,4 +1,7 @@
-"""Looks at the store like its readers do, after every change and at rest. It knows the reader, and the settings."""
+"""The checker of a history: it looks at the store like readers do, after every change and at rest.
+
+It knows the reader, the settings, and what the services can know of where a table is.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,40 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
-from sfn.domain.identifiers import Table, TableIdentifier
-from sfn.errors import MalformedDocument, Stale, Unreadable
+from sfn.domain.identifiers import JobKey, Table, TableIdentifier
+from sfn.errors import Dropped, MalformedDocument, NotFound, Stale, Unreadable
 from sfn.publish.existing_files import pointer_files
 from sfn.publish.policy import Policy
 from sfn.reader.files import FileSystemOptions, run_synchronously
 from sfn.reader.resolve import Question, Resolved, resolve_question
 from sfn.sfnfile import version_hint
-from sfn.sfnfile.naming import MAIN_BRANCH, FileLayout
-from tests.simulation.refusals import REPLICA_LAG, Cause, check_refusal, is_stated
-from tests.simulation.snapshot import Snapshot
-from tests.simulation.truth import Files, Ranks
-from tests.simulation.written import LEASE, check_deletion, check_written
+from sfn.sfnfile.naming import MAIN_BRANCH, FileLayout, commit_ordinal
+from tests.simulation.catalog import Files, Ranks
+from tests.simulation.loop import EPOCH
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+LEASE = timedelta(seconds=20)
+
+REPLICA_LAG = timedelta(seconds=6)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What was written just before readers look.
+
+    Attributes:
+        asked: when the catalog was asked whose answer was written, if one was.
+        by: the identifier whose row wrote it.
+    """
+
+    asked: datetime | None = None
+    by: tuple[str, ...] | None = None
+
 
 NOTHING = Cause()
 
@@ -296,3 +318,179 @@ class Checker:
             self.blame(kind, what)
         else:
             self.stated += 1
+
+
+def check_written(checker: Checker, key: str, doc: dict[str, Any], before: dict[str, Any]) -> None:
+    """Compare a document with what the catalogs had, and with what lies beside it.
+
+    Args:
+        before: what was there; empty if nothing was.
+    """
+    _check_head(checker, key, doc)
+    if commit_ordinal(key) is not None:
+        _check_commit(checker, key, doc)
+        return
+    _check_forwarding(checker, key, doc, before)
+    if doc["state"] != before.get("state"):
+        _note_unheard_of(checker, key, doc)
+    if doc["state"] == "current" and doc["ref"] != MAIN_BRANCH:
+        _check_lead(checker, key, doc)
+
+
+def check_deletion(checker: Checker, key: str, doc: dict[str, Any]) -> None:
+    """Only a tombstone may be deleted, or the file of a table that is gone."""
+    whose = (doc["catalog_id"], (*doc["namespace"], doc["name"]))
+    if doc["state"] == "current" and checker.is_live(*whose, doc["guid"]):
+        checker.blame("a live file was deleted", f"{key} {doc['guid']}")
+
+
+def _note_unheard_of(checker: Checker, key: str, doc: dict[str, Any]) -> None:
+    asked = datetime.fromisoformat(doc["asked_at"])
+    identifier = (*doc["namespace"], doc["name"])
+    is_unheard_of = doc["state"] == "dropped" and not checker.is_known(doc["guid"], identifier, asked)
+    checker.unheard_of = checker.unheard_of | {key} if is_unheard_of else checker.unheard_of - {key}
+
+
+def _check_head(checker: Checker, key: str, doc: dict[str, Any]) -> None:
+    """A document speaks of its branch as its metadata file does."""
+    heads = checker.ranks.heads.get(doc["metadata_file_path"], {doc["ref"]: doc["snapshot_id"]})
+    is_rebuilt = commit_ordinal(key) is not None and doc["snapshot_id"] is None
+    if doc["state"] == "current" and not is_rebuilt and heads.get(doc["ref"], -1) != doc["snapshot_id"]:
+        checker.blame("lie: branch", f"{key} {doc['ref']} at {doc['snapshot_id']}, not {heads}")
+
+
+def _check_commit(checker: Checker, key: str, doc: dict[str, Any]) -> None:
+    """A commit's document names a metadata file that a catalog had for that table."""
+    pointer = doc["metadata_file_path"]
+    if not checker.ranks.of(doc["guid"], pointer):
+        checker.blame("lie: commit", f"{key} {pointer}")
+
+
+def _check_lead(checker: Checker, key: str, doc: dict[str, Any]) -> None:
+    """A branch's file never leads its table's: who read the branch would go back by asking for the table.
+
+    What was suspended may create the file of a branch beside what its table became meanwhile.
+    """
+    had = checker.ranks.order.get((doc["catalog_id"], doc["guid"]), {})
+    folder, whose = key.rpartition("/")[0] + "/", [doc[part] for part in ("namespace", "name", "guid")]
+    leads = [
+        lead
+        for other in checker.files.below(folder)
+        if other.endswith(".ver") and commit_ordinal(other) is None
+        if (lead := checker.document(other))["ref"] == MAIN_BRANCH and lead["state"] == "current"
+        if [lead[part] for part in ("namespace", "name", "guid")] == whose
+    ]
+    newest = max((max(had.get(lead["metadata_file_path"], [0])) for lead in leads), default=0)
+    is_late = checker.now() - datetime.fromisoformat(doc["asked_at"]) > LEASE
+    if newest < min(had.get(doc["metadata_file_path"], [0])) and not is_late:
+        checker.blame_for_now("a branch ahead of its table", f"{key} {doc['metadata_file_path']}")
+
+
+def _check_forwarding(checker: Checker, key: str, doc: dict[str, Any], before: dict[str, Any]) -> None:
+    """A document that forwards must lead to where the same table was live before.
+
+    That it is so still can't be had of a process that was suspended; a reader finds it dropped then.
+    """
+    target = (doc.get("moved_to") or {}).get("sfn_file_path")
+    if doc["state"] not in {"renamed", "moved"} or target is None or doc["moved_to"] == before.get("moved_to"):
+        return
+    if (target, doc["guid"]) not in checker.lived:
+        checker.blame("forwards to nothing", f"{key} to {target}")
+
+
+def check_refusal(
+    checker: Checker, reader: tuple[str, tuple[str, ...]], found: Resolved | Unreadable, cause: Cause
+) -> None:
+    """See that nobody is refused who need not be.
+
+    An answer may be as old as the replicas' lag, and one that is written late older. What was told of alone, and what a
+    second catalog has, may be elsewhere than this knows. Where another name's row says what became of a table, the one
+    that has its name now is found once its own row was looked at. Where nothing is swept, a table that was renamed and
+    of which nobody said so counts as gone by its old name if its new one is not published in time: that is stated.
+
+    Args:
+        reader: (place, identifier) of one that reads by name.
+        found: what it found.
+    """
+    place, identifier = reader
+    if isinstance(found, Resolved):
+        checker.found[reader] = found.document.guid
+    elif isinstance(found, Dropped | NotFound) and reader in checker.found:
+        uuid = checker.found.pop(reader)
+        if cause.by != identifier and not checker.is_live(checker.catalogs[0], identifier, uuid):
+            return
+        since = checker.there_since(identifier, place)
+        is_known = cause.asked is not None and since is not None and cause.asked - since >= REPLICA_LAG
+        if is_known and cause.by != identifier and not checker.policies[-1].is_swept:
+            checker.stated += 1
+        elif is_known and not checker.told and len(checker.catalogs) == 1:
+            checker.blame_for_now("refused: name", f"{reader} there since {since}: {found}")
+
+
+def is_stated(reader: tuple[str, ...], at: datetime, back: datetime) -> bool:
+    """The case that can't be promised: the catalog stepped back, and an answer that arrived within the replicas' lag
+    still named the abandoned pointer; or a writer of the hint slept across the step.
+    """
+    return (back <= at and at - back <= REPLICA_LAG) or (reader[0] == "hint" and at <= back)
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The store as a reader's files; metadata files, also deleted ones, hold no more than a table's uuid and refs."""
+
+    files: Files
+    ranks: Ranks
+
+    async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
+        if key in self.ranks.owner:
+            return self._metadata(key)[start : start + most]
+        body = self.files.bodies.get(key)
+        return None if body is None else body[start : start + most]
+
+    async def list(self, prefix: str, limit: int) -> list[str]:
+        return [key for key in self.files.below(prefix) if key.endswith(".ver")][:limit]
+
+    def _metadata(self, key: str) -> bytes:
+        heads = {ref: head for ref, head in self.ranks.heads.get(key, {}).items() if head is not None}
+        refs = {ref: {"snapshot-id": head, "type": "branch"} for ref, head in heads.items()}
+        return json.dumps({"table-uuid": self.ranks.owner[key], "refs": refs}).encode()
+
+
+class Knowledge:
+    """Of the first catalog."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._since: dict[tuple[TableIdentifier, str | None], datetime] = {}
+
+    def settled(self, subject: JobKey) -> None:
+        """A row settled: what it says of its table is known from now on, if every inbox has it."""
+        if not isinstance(subject, TableIdentifier) or subject.catalog != self._world.truths[0].name:
+            return
+        table = self._world.truths[0].true(subject)
+        if isinstance(table, Table) and (subject, table.uuid) not in self._since:
+            services = self._world.services
+            if all(subject in one.kept.carrying(subject.catalog, table.uuid or "") for one in services):
+                self._since[subject, table.uuid] = self._world.loop.now()
+
+    def is_known(self, uuid: str | None, identifier: tuple[str, ...], at: datetime) -> bool:
+        """Whether a table was known to be live at a time: under this name by the catalog, or by the row of another."""
+        name = self._named(identifier)
+        mine = self._world.truths[0].true(name)
+        return (isinstance(mine, Table) and mine.uuid == uuid) or any(
+            other != name and owner == uuid and since <= at for (other, owner), since in self._since.items()
+        )
+
+    def there_since(self, identifier: tuple[str, ...], place: str) -> datetime | None:
+        """Since when a name's table is at a place; one that was ever switched off may be gone from there."""
+        world, name = self._world, self._named(identifier)
+
+        def is_there(table: Table) -> bool:
+            sites = world.checker.sites(name, table)
+            return table.uuid not in world.switched and place in [site.location for site in sites]
+
+        since = world.truths[0].there_since(name, is_there)
+        return None if since is None else EPOCH + timedelta(seconds=since)
+
+    def _named(self, identifier: tuple[str, ...]) -> TableIdentifier:
+        return TableIdentifier(self._world.truths[0].name, identifier[:-1], identifier[-1])

@@ -9,11 +9,10 @@ from dataclasses import replace
 from structlog.testing import capture_logs
 
 from sfn.sfnfile.naming import ORDINAL, UUID, Placement
-from tests.simulation.clients import PASSING
-from tests.simulation.life import BRANCHES, OPERATIONS, RETURNS, SWITCHES
-from tests.simulation.setting import Files, Report, Setting
-from tests.simulation.telling import BY_UUID, CONVERGING, IN_ORDER, TELLABLE
-from tests.simulation.times import UNSWEPT
+from tests.simulation.events import BY_UUID, CONVERGING, IN_ORDER, TELLABLE
+from tests.simulation.gateway import PASSING
+from tests.simulation.operations import BRANCHES, OPERATIONS, RETURNS, SWITCHES
+from tests.simulation.settings import UNSWEPT, Files, Report, Setting
 from tests.simulation.world import World
 
 

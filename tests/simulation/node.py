@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -12,19 +14,20 @@ import anyio
 
 from sfn.catalogs.event_sourced import EventCatalog
 from sfn.domain.events import Notification
-from sfn.domain.identifiers import CatalogName
+from sfn.domain.identifiers import CatalogName, JobKey
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, LeasedJob, Outcome
 from sfn.errors import ErrorScope, ExternalError, Transient
+from sfn.inbox.model import NewDeadLetter
 from sfn.inbox.scheduling import WorkerSignal
 from sfn.publish.policy import Policy
 from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
+from tests.simulation.catalog import CatalogTruth, Files
+from tests.simulation.faults import Faults
 from tests.simulation.gateway import Gateway
-from tests.simulation.kept import Kept
+from tests.simulation.inbox import SharedInbox
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.ports import SimulatedCatalog, SimulatedStore
-from tests.simulation.truth import CatalogTruth, Files
-from tests.simulation.weather import Weather
-from tests.simulation.witness import Tally, Witness
 
 T = TypeVar("T")
 LAKE = "s3://lake"
@@ -39,18 +42,18 @@ class Service:
         truth: CatalogTruth,
         files: Files,
         policy: Policy,
-        weather: Weather,
+        faults: Faults,
         *,
         loop: SimulatedLoop,
         rng: random.Random,
         terms: WorkerOptions,
-        kept: Callable[[Service], Kept],
+        kept: Callable[[Service], SharedInbox],
         processes: int,
-        witness: Witness,
+        observer: Observer,
         gateway: Callable[[Node], Gateway | None],
     ) -> None:
-        self.truth, self.files, self.policy, self.weather = truth, files, policy, weather
-        self.loop, self.rng, self.terms, self.witness, self.count = loop, rng, terms, witness, witness.count
+        self.truth, self.files, self.policy, self.faults = truth, files, policy, faults
+        self.loop, self.rng, self.terms, self.observer, self.count = loop, rng, terms, observer, observer.count
         self._new_kept, self._processes = kept, processes
         self.gateway = gateway
         self.started = self.is_away = self.has_lost_debts = False
@@ -123,7 +126,7 @@ class Service:
             self.occupy(1e-6)
             await asyncio.sleep(self._busy_until - self.loop.time())
         result = work()
-        if not self.weather.calm and self.weather.slow and self.rng.random() < self.weather.slow:
+        if not self.faults.calm and self.faults.slow and self.rng.random() < self.faults.slow:
             self.occupy(self.rng.uniform(5, 60))
             self.count("slow")
             await asyncio.sleep(self._busy_until - self.loop.time())
@@ -166,7 +169,7 @@ class Node:
             store,
             clock=self.clock,
             chance=service.rng,
-            sink=Tally(service.witness),
+            sink=OutcomeCounter(service.observer),
             options=service.terms,
         )
 
@@ -190,15 +193,15 @@ class Node:
             risk: of the usual chance that this happens.
             pace: so many such steps take a second.
         """
-        service, weather = self.service, self.service.weather
+        service, faults = self.service, self.service.faults
         if service.script is not None:
             await service.script(self, call)
         await asyncio.sleep(service.rng.expovariate(pace))
-        if self.alive and not weather.calm:
+        if self.alive and not faults.calm:
             chance = service.rng.random() / risk
-            if chance < weather.kill:
+            if chance < faults.kill:
                 service.crash(self)
-            elif chance < weather.kill + weather.stop:
+            elif chance < faults.kill + faults.stop:
                 self.stopped_until = service.loop.time() + service.rng.uniform(5, 60)
                 service.count("stopped")
         await self._awake()
@@ -237,18 +240,16 @@ class Node:
 
     def replica_time(self) -> float:
         """Until when the replica that answers has heard."""
-        weather, now = self.service.weather, self.service.loop.time()
+        faults, now = self.service.faults, self.service.loop.time()
         behind = (
-            self.service.rng.uniform(weather.least_lag, weather.lag)
-            if self.service.rng.random() < weather.lagging
-            else 0
+            self.service.rng.uniform(faults.least_lag, faults.lag) if self.service.rng.random() < faults.lagging else 0
         )
         return now - behind
 
     def maybe_fail(self, where: str, kind: type[Transient] = Transient) -> None:
         """A call fails now and then, of its own."""
-        weather = self.service.weather
-        if not weather.calm and self.service.rng.random() < weather.fail:
+        faults = self.service.faults
+        if not faults.calm and self.service.rng.random() < faults.fail:
             raise kind(where, scope=ErrorScope.TABLE, expected="an answer", found="none")
 
 
@@ -264,3 +265,62 @@ class OneSource:
 
     def is_retired(self, catalog: str) -> bool:
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Who is told what services do.
+
+    Attributes:
+        count: of something that is counted.
+        say: of what a reader of the history wants to know.
+        looked: of a row whose claim ended.
+        blame: of what must not be: its kind, and what.
+    """
+
+    count: Callable[[str], None]
+    say: Callable[[str], None]
+    looked: Callable[[JobKey], None]
+    blame: Callable[[str, str], None]
+
+
+class OutcomeCounter:
+    """The worker's journal: counts outcomes, tells of surprises."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer, self._count, self._say = observer, observer.count, observer.say
+
+    def on_settled(self, claim: LeasedJob, outcome: Outcome, seconds: float) -> None:
+        self._observer.looked(claim.subject)
+        self._count(outcome.label)
+        told = getattr(outcome, "why", "") or getattr(outcome, "reason", "") or getattr(outcome, "error", "")
+        self._say(f"  {claim.subject}: {type(outcome).__name__} {told}")
+        if isinstance(outcome, DeadLettered) and outcome.reason is DeadLetterReason.PERMANENT:
+            # Nothing in these worlds is denied to one table: what is denied is denied everywhere, and only for a while.
+            self._observer.blame("given up for the store", f"{claim.subject}: {outcome.detail}")
+
+    def on_lease_lost(self, claim: LeasedJob) -> None:
+        self._count("fenced")
+
+    def on_leases_expired(self, leases: int) -> None:
+        self._say(f"  {leases} leases ran out")
+
+    def on_poisoned(self, letter: NewDeadLetter) -> None:
+        self._count("poisoned")
+        self._say(f"  {letter.subject}: poison")
+
+    def on_unexpected_error(self, claim: LeasedJob, error: Exception) -> None:
+        said = "".join(traceback.format_exception(error))[-600:]
+        self._observer.blame("surprise", f"{claim.subject}: {said}")
+
+
+def brief(body: bytes | None) -> str:
+    """A file's content in one line, for the trace."""
+    if body is None:
+        return "deleted"
+    if not body.startswith(b"{"):
+        return body.decode()
+    doc = json.loads(body)
+    forward = (doc.get("moved_to") or {}).get("sfn_file_path", "")
+    turned = " turned" if doc.get("turned") else ""
+    return f"{doc['state']}{turned} {doc['guid'][:8]} {doc['metadata_file_path']} {forward} at {doc['written_at'][11:]}"

@@ -47,7 +47,7 @@ class SimulatedInbox:
     async def _is_full(self) -> None:
         """While it takes nothing it says so, or nothing at all."""
         now = self._service.loop.time()
-        left = max((end - now for start, end in self._service.weather.inbox_full if start <= now < end), default=0.0)
+        left = max((end - now for start, end in self._service.faults.inbox_full if start <= now < end), default=0.0)
         if left > 0:
             await asyncio.sleep(self._service.rng.choice([0.0, left]))
             raise Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=1.0)
@@ -208,7 +208,7 @@ class SimulatedStore:
         await self._begin("delete", key)
         held = self._held(key)
         if held is not None:
-            if held != expected and self._service.weather.conditional_delete:
+            if held != expected and self._service.faults.conditional_delete:
                 await self._node.step()
                 return PreconditionFailed()
             self._service.files.put(key, None, self._service.truth.catalog_id)
@@ -225,21 +225,21 @@ class SimulatedStore:
         return keys
 
     async def probe(self, key: str) -> Guarantees:
-        return Guarantees(swap=True, conditional_delete=self._service.weather.conditional_delete)
+        return Guarantees(swap=True, conditional_delete=self._service.faults.conditional_delete)
 
     async def _begin(self, verb: str, key: str) -> None:
         await self._node.step(f"before {verb} {key}")
-        now, weather = self._service.loop.time(), self._service.weather
-        if any(start <= now < end for start, end in weather.store_down):
+        now, faults = self._service.loop.time(), self._service.faults
+        if any(start <= now < end for start, end in faults.store_down):
             raise Transient(key, scope=ErrorScope.STORE, expected="an answer", found="none")
-        if verb in {"write", "delete"} and weather.is_read_only(key, now):
+        if verb in {"write", "delete"} and faults.is_read_only(key, now):
             raise self._denied(verb, key, now)
         self._node.maybe_fail(key)
 
     def _denied(self, verb: str, key: str, now: float) -> ExternalError:
         """A policy denies it here; as a real store does, it asks where the same was permitted before."""
         witnesses = self._denials.note_denied(verb, key)
-        answers = [not self._service.weather.is_read_only(witness, now) for witness in witnesses]
+        answers = [not self._service.faults.is_read_only(witness, now) for witness in witnesses]
         kind, scope = ERROR_BY_REACH[self._denials.judge(verb, key, elsewhere=any(answers) if answers else None)]
         self._service.count(f"denied {scope}")
         return kind(key, scope=scope, expected=f"permission to {verb} here", found="a policy that denies it")

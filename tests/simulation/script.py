@@ -1,27 +1,55 @@
-"""Scripted histories: nothing happens by chance, one process can be held or killed at a chosen call."""
+"""Scripted histories: nothing happens by chance, and a process can be held, killed or cut off at a chosen call.
+
+One kind is of clients that reach the catalog through a gateway, one of replicas that share an inbox in a database.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections import Counter, defaultdict, deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
+
+from typing_extensions import override
 
 from sfn.domain.catalog_answer import NoSuchTable
-from sfn.domain.events import Notification
-from sfn.domain.identifiers import Table, TableIdentifier
-from sfn.inbox.model import Job
+from sfn.domain.events import InboxMessage, Notification, PutResult
+from sfn.domain.identifiers import CatalogName, JobKey, Table, TableIdentifier
+from sfn.domain.jobs import Done, LeasedJob, PublishResult, Wakeup
+from sfn.inbox.intents import CHECK_DELAYS
+from sfn.inbox.model import Job, group_of, to_leased_job
 from sfn.sfnfile import version_hint
+from sfn.worker.sweep import SweepPhase
+from tests.simulation.catalog import first_version, next_version
+from tests.simulation.database.inbox import Granted, SharedPostgresInbox
+from tests.simulation.faults import Fate, Faults
+from tests.simulation.gateway import Gateway
 from tests.simulation.node import Node, Service
-from tests.simulation.setting import Setting
-from tests.simulation.truth import first_version, next_version
-from tests.simulation.weather import Weather
-from tests.simulation.world import World
+from tests.simulation.rest_catalog import CatalogServer, Request, created
+from tests.simulation.settings import TERMS, UNSWEPT, Setting
+from tests.simulation.world import ASKED, World
 
 PLACE = "s3://lake/0"
 ELSEWHERE = "s3://lake/1"
+
+FIRST, SECOND, THIRD, LAST = (pause.total_seconds() for pause in CHECK_DELAYS)
+MINUTE: Final = 60.0
+SOON: Final = 3.0
+"""Seconds within which something is published that is looked at now."""
+LAGGING: Final = 20.0
+"""Seconds after which no answer is too old any more."""
+HALF_AN_HOUR: Final = 1790.0
+"""For which Iceberg's own server tries a commit."""
+
+Script = Callable[[Node, str], Awaitable[None]]
+
+LEASE: Final = TERMS.lease.total_seconds()
+LOOK: Final = 2.0
+"""Seconds within which somebody looks whom nobody told."""
+DIRECT: Final = 2
+"""A seed whose database has no pooler before it."""
 
 
 def named(name: str) -> TableIdentifier:
@@ -77,8 +105,8 @@ class Stage:
 
     def __init__(self, seed: int = 1, setting: Setting | None = None, *, lagging: float = 0.0) -> None:
         chosen = setting or Setting()
-        weather = Weather(kill=0, stop=0, fail=0, lagging=lagging, conditional_delete=chosen.conditional_delete)
-        self.world = World(seed, chosen, weather)
+        faults = Faults(kill=0, stop=0, fail=0, lagging=lagging, conditional_delete=chosen.conditional_delete)
+        self.world = World(seed, chosen, faults)
 
     @property
     def service(self) -> Service:
@@ -182,14 +210,14 @@ class Stage:
 
     def run(self, script: Callable[[], Coroutine[Any, Any, None]], *, briefly: bool = False) -> list[tuple[str, str]]:
         """Act, let everything come to rest, and look: the promises that were broken."""
-        weather = self.world.weather
+        faults = self.world.faults
 
         async def history() -> None:
             self.world.start()
             await asyncio.sleep(20)  # the sweep that every process wants at first is over
             await script()
             self.service.script = None
-            weather.is_still = True
+            faults.is_still = True
             await self.world.rest(briefly=briefly)
 
         self.world.play(history())
@@ -235,3 +263,215 @@ def _next_opaque(world: World, table: Table) -> Table:
         table.last_updated_ms,
     )
     return _opaque(next_version(world.rng, numbered, world.time))
+
+
+class KilledAtCall:
+    """Kills the first process that comes to a call for so many times."""
+
+    def __init__(self, call: str, times: int = 1) -> None:
+        self._call, self._left = call, times
+
+    async def __call__(self, node: Node, call: str) -> None:
+        self._left -= call == self._call
+        if call == self._call and self._left == 0:
+            node.service.crash(node)
+            await asyncio.Future()
+
+
+class Gated(Stage):
+    """A quiet world behind a gateway, whose catalog does at once what it is asked for, unless a script says else.
+
+    Args:
+        gateway, replicas: see `Setting`.
+        lagging: see `Faults`.
+        policy: of a `Policy` what is to be otherwise.
+    """
+
+    def __init__(self, gateway: str = "refuse", *, replicas: int = 0, lagging: float = 0.0, **policy: Any) -> None:
+        setting = Setting(gateway=gateway, replicas=replicas, policies=(UNSWEPT | policy,))
+        super().__init__(2, setting, lagging=lagging)
+        self._fates: dict[Request, deque[Fate]] = defaultdict(deque)
+        self.server.fate = self._fate
+
+    @property
+    def server(self) -> CatalogServer:
+        """The catalog's."""
+        return self.world.servers[0]
+
+    @property
+    def gateway(self) -> Gateway:
+        """That of the first process."""
+        gateway = self.service.nodes[0].gateway
+        assert gateway is not None
+        return gateway
+
+    def send(self, request: Request, fate: Fate | None = None, *, goes: bool = False) -> asyncio.Future[int]:
+        """Send a request, and wait for nothing: what it is answered with, if it ever is."""
+        if fate is not None:
+            self._fates[request].append(fate)
+        return self.gateway.ask(request, goes=goes)
+
+    async def ask(self, request: Request, fate: Fate | None = None) -> int:
+        """What a request is answered with; by then all is noted that is noted of it."""
+        status = await self.send(request, fate)
+        await asyncio.sleep(1)
+        return status
+
+    async def begin(self, name: str = "a", place: str = PLACE) -> Table:
+        """A table that is created, and published."""
+        assert await self.ask(created(named(name), place)) == 200
+        await asyncio.sleep(LAGGING)
+        assert self.is_published(name)
+        return self.table(name)
+
+    def table(self, name: str) -> Table:
+        """A table as it is."""
+        table = self.world.truths[0].true(named(name))
+        assert isinstance(table, Table)
+        return table
+
+    def is_published(self, name: str) -> bool:
+        """Whether a table's file says what is true."""
+        body = self.world.files.bodies.get(f"{self.table(name).location}/metadata/_sfn/n_{name}_main.ver", b"")
+        return f'"{self.table(name).metadata_location}"'.encode() in body and b'"current"' in body
+
+    def open_intents(self) -> list[JobKey]:
+        """Of what intents are open."""
+        return [subject for _, subject in self.service.kept.intents()]
+
+    def kill(self) -> None:
+        """Kill the first process."""
+        self.service.crash(self.service.nodes[0])
+
+    async def sweep(self) -> None:
+        """Have the catalog swept, as at a start."""
+        await self.service.kept.put(Notification(CatalogName(self.service.truth.name), sender="start"))
+
+    @override
+    def run(self, script: Callable[[], Coroutine[Any, Any, None]], *, briefly: bool = True) -> list[tuple[str, str]]:
+        """As `Stage.run`; nothing is asked for any more when all is looked at."""
+
+        async def asked() -> None:
+            await script()
+            self.world.faults.is_still = True
+            await asyncio.sleep(ASKED)
+
+        return super().run(asked, briefly=briefly)
+
+    def _fate(self, request: Request) -> Fate:
+        fates = self._fates[request]
+        return fates.popleft() if fates else Fate()
+
+
+class Blocked:
+    """Every process waits at a call until it is free."""
+
+    def __init__(self, call: str) -> None:
+        self._call, self.free = call, asyncio.Event()
+
+    async def __call__(self, _: Node, call: str) -> None:
+        if call == self._call:
+            await self.free.wait()
+
+
+class Cut:
+    """The connections of the first process that comes to a call are cut there, or at its next call of another kind.
+
+    Args:
+        call: the first one.
+        then: where they are cut.
+    """
+
+    def __init__(self, stage: Replicated, call: str, then: str) -> None:
+        self._stage, self._call, self._then = stage, call, then
+        self.node: Node | None = None
+        self.done = asyncio.Event()
+
+    async def __call__(self, node: Node, call: str) -> None:
+        if self.node is None and call == self._call:
+            self.node = node
+        if node is self.node and call == self._then and not self.done.is_set():
+            self.done.set()
+            self._stage.kept.server.cut(node)
+
+
+class Replicated(Stage):
+    """A quiet world with replicas, whose database can be seen into."""
+
+    def __init__(self, setting: Setting | None = None, replicas: int = 2) -> None:
+        super().__init__(DIRECT, replace(setting or Setting(), replicas=replicas))
+
+    @property
+    def kept(self) -> SharedPostgresInbox:
+        assert isinstance(self.service.kept, SharedPostgresInbox)
+        return self.service.kept
+
+    def claims(self, name: str) -> list[Granted]:
+        """The claims of a table's row that were made."""
+        return self.kept.rules.claims(named(name))
+
+    async def begin(self, stopped: Held | Asleep) -> None:
+        """Have the table `a` made and told of, and its work begun, until it comes to where a process is stopped."""
+        self.create("a")
+        await self.hint("a")
+        await stopped.reached.wait()
+
+    def sweepers(self) -> list[Node]:
+        """The processes that sweep just now."""
+        catalog = self.service.truth.name
+        reports = [(node, node.worker.sweeps().get(catalog)) for node in self.service.nodes]
+        return [node for node, report in reports if report is not None and report.phase is SweepPhase.RUNNING]
+
+    def other(self, node: Node | None) -> Node:
+        """Another process that lives."""
+        return next(one for one in self.service.nodes if one is not node)
+
+    def put(self, node: Node, subject: JobKey, **what: Any) -> asyncio.Task[PutResult]:
+        """An event that a certain process gets."""
+        number = self.world.next_event()
+        return self.note(node, Notification(subject, sender="test", event_id=f"p{number}", **what))
+
+    def note(self, node: Node, *notes: InboxMessage) -> asyncio.Task[PutResult]:
+        """What a certain process puts, all at once."""
+
+        async def put() -> PutResult:
+            return await node.inbox.put(notes)
+
+        return self.world.loop.create_task(put(), context=node.context)
+
+    def told_by(self, sender: str) -> list[JobKey]:
+        """Whom a sender's events are of, in order."""
+        events = [one for one in self.kept.server.tables.events.committed.values() if one.hint.sender == sender]
+        return [one.hint.subject for one in sorted(events, key=lambda one: one.seq)]
+
+    def pointer(self, name: str) -> str | None:
+        """What a table's file of its plain name says."""
+        found: str | None = self.world.checker.document(f"{PLACE}/metadata/_sfn/n_{name}_main.ver")[
+            "metadata_file_path"
+        ]
+        return found
+
+    def claim(self, name: str) -> LeasedJob:
+        """What who claimed a table's row last was given."""
+        row = self.row(name)
+        assert row is not None
+        return to_leased_job(row, group_of(row), None)
+
+    def settle(self, node: Node, claim: LeasedJob, asked: str | None = None) -> asyncio.Task[bool]:
+        """A settle by a certain process, which has another row look."""
+        now = self.world.loop.now()
+        asks = () if asked is None else (Wakeup(named(asked)),)
+
+        async def settle() -> bool:
+            return await node.inbox.settle(claim, Done(now, PublishResult(wakeups=asks)), now)
+
+        return self.world.loop.create_task(settle(), context=node.context)
+
+    def direct(self, *scripts: Script) -> None:
+        """Have scripts followed at once."""
+
+        async def followed(node: Node, call: str) -> None:
+            for script in scripts:
+                await script(node, call)
+
+        self.service.script = followed

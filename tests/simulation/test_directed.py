@@ -10,9 +10,9 @@ import asyncio
 
 from sfn.domain.events import Notification
 from sfn.domain.jobs import DeadLetterReason
-from tests.simulation.life import REFUSED
+from tests.simulation.operations import REFUSED
 from tests.simulation.script import ELSEWHERE, PLACE, Stage, named
-from tests.simulation.setting import Setting
+from tests.simulation.settings import Setting
 
 FILE = f"{PLACE}/metadata/_sfn/n_a_main.ver"
 HINT = f"{PLACE}/metadata/version-hint.text"
@@ -39,11 +39,11 @@ def test_hints_do_not_defeat_the_backoff() -> None:
 
     async def act() -> None:
         stage.create("a")
-        stage.world.weather.fail = 1.0
+        stage.world.faults.fail = 1.0
         for _ in range(200):
             await stage.hint("a")
             await asyncio.sleep(0.25)
-        stage.world.weather.fail = 0.0
+        stage.world.faults.fail = 0.0
 
     assert stage.run(act) == []
     assert stage.world.counts["retry"] < 20
@@ -153,11 +153,11 @@ def test_an_abandoned_pointer_does_not_come_back() -> None:
         await stage.hint("a")
         await asyncio.sleep(0.8)
         assert stage.world.checker.document(FILE)["metadata_file_path"] == first.metadata_location
-        stage.world.weather.lagging, stage.world.weather.least_lag = 1.0, 2.0
+        stage.world.faults.lagging, stage.world.faults.least_lag = 1.0, 2.0
         held = stage.hold(f"after load {named('a')}")
         await stage.hint("a")
         await held.reached.wait()
-        stage.world.weather.lagging = 0.0
+        stage.world.faults.lagging = 0.0
         await asyncio.sleep(15)
         held.go.set()
 
@@ -209,7 +209,7 @@ def test_a_store_that_is_read_only_for_a_while_gives_no_table_up() -> None:
             stage.create(name, place)
             await stage.hint(name)
         await asyncio.sleep(60)
-        stage.world.weather.read_only.append((stage.world.time, stage.world.time + 400))
+        stage.world.faults.read_only.append((stage.world.time, stage.world.time + 400))
         for _ in range(60):
             for name in names:
                 stage.commit(name)

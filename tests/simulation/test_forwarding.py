@@ -8,7 +8,7 @@ import pytest
 
 from sfn.sfnfile.naming import ORDINAL, UUID
 from tests.simulation.script import ELSEWHERE, PLACE, Stage
-from tests.simulation.setting import Files, Setting
+from tests.simulation.settings import Files, Setting
 
 NAMINGS: list[Files] = [{}, {"naming": ORDINAL}, {"naming": UUID}]
 

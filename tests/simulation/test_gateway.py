@@ -9,11 +9,35 @@ import asyncio
 
 import pytest
 
-from tests.simulation.fates import CUT, REFUSED, SILENT, Fate
-from tests.simulation.gated import FIRST, HALF_AN_HOUR, LAGGING, LAST, MINUTE, SECOND, SOON, Gated, KilledAt
+from sfn.publish.policy import TableFilter
+from tests.simulation.faults import CUT, REFUSED, SILENT, Fate
 from tests.simulation.gateway import SILENCE
-from tests.simulation.requests import committed, created, dropped
-from tests.simulation.script import PLACE, named
+from tests.simulation.rest_catalog import (
+    committed,
+    committed_first,
+    committed_together,
+    created,
+    dropped,
+    emptied,
+    renamed,
+)
+from tests.simulation.script import (
+    ELSEWHERE,
+    FIRST,
+    HALF_AN_HOUR,
+    LAGGING,
+    LAST,
+    MINUTE,
+    PLACE,
+    SECOND,
+    SOON,
+    Gated,
+    KilledAtCall,
+    named,
+)
+
+FULL = 60.0
+"""Seconds for which the inbox takes nothing."""
 
 
 def test_an_answered_commit_is_published_at_once() -> None:
@@ -48,7 +72,7 @@ def test_who_is_killed_before_the_intent_has_forwarded_nothing() -> None:
 
     async def act() -> None:
         table = await stage.begin()
-        stage.service.script = KilledAt("before put")
+        stage.service.script = KilledAtCall("before put")
         stage.send(committed(named("a"), table))
         await asyncio.sleep(LAST)
         assert len(stage.server.asked) == 1
@@ -61,7 +85,7 @@ def test_what_was_noted_and_never_forwarded_is_asked_for_in_vain() -> None:
 
     async def act() -> None:
         table = await stage.begin()
-        stage.service.script = KilledAt("before forward")
+        stage.service.script = KilledAtCall("before forward")
         stage.send(committed(named("a"), table))
         await asyncio.sleep(LAST - 1)
         assert len(stage.server.asked) == 1
@@ -92,7 +116,7 @@ def test_a_commit_is_published_though_the_gateway_died_before_it_noted_the_answe
 
     async def act() -> None:
         table = await stage.begin()
-        stage.service.script = KilledAt("before put", 2)
+        stage.service.script = KilledAtCall("before put", 2)
         assert await stage.send(committed(named("a"), table)) == 200
         await asyncio.sleep(FIRST + SOON)
         assert stage.is_published("a")
@@ -106,7 +130,7 @@ def test_nothing_comes_between_the_end_of_an_intent_and_the_hint() -> None:
 
     async def act() -> None:
         table = await stage.begin()
-        stage.service.script = KilledAt("before put", 3)
+        stage.service.script = KilledAtCall("before put", 3)
         assert await stage.send(committed(named("a"), table)) == 200
         await asyncio.sleep(FIRST + SOON)
         assert stage.is_published("a")
@@ -261,3 +285,225 @@ def test_a_client_that_gave_up_has_its_commit_published() -> None:
         assert stage.open_intents() == []
 
     assert stage.run(act) == []
+
+
+@pytest.mark.parametrize("fate", [Fate(), Fate(ended=1, status=CUT)], ids=["answered", "cut off"])
+def test_of_a_rename_the_new_name_gets_its_file_and_the_old_one_leads_there(fate: Fate) -> None:
+    stage = Gated()
+
+    async def act() -> None:
+        await stage.begin()
+        await stage.ask(renamed(named("a"), named("b")), fate)
+        await asyncio.sleep(SECOND)
+        assert stage.is_published("b")
+        assert stage.states(["a"]) == {"renamed": 1}
+
+    assert stage.run(act) == []
+
+
+@pytest.mark.parametrize("fate", [Fate(), Fate(ended=1, status=CUT)], ids=["answered", "cut off"])
+def test_of_a_rename_to_what_is_not_published_the_old_name_is_looked_at(fate: Fate) -> None:
+    """Its new name has nobody look at it."""
+    stage = Gated(table_filter=TableFilter(exclude=("n.hidden",)))
+
+    async def act() -> None:
+        await stage.begin()
+        await stage.ask(renamed(named("a"), named("hidden")), fate)
+        await asyncio.sleep(SECOND)
+        assert stage.states(["a"]) == {"dropped": 1}
+        await stage.ask(dropped(named("hidden")))
+
+    assert stage.run(act) == []
+
+
+def test_every_table_of_a_transaction_is_published() -> None:
+    stage = Gated(lagging=0.9)
+
+    async def act() -> None:
+        tables = [(named("a"), await stage.begin()), (named("b"), await stage.begin("b", ELSEWHERE))]
+        assert await stage.ask(committed_together(tables)) == 204
+        await asyncio.sleep(LAGGING)
+        assert stage.is_published("a")
+        assert stage.is_published("b")
+
+    assert stage.run(act) == []
+
+
+def test_a_staged_create_is_nothing_to_ask_for_until_its_first_commit() -> None:
+    stage = Gated()
+
+    async def act() -> None:
+        assert await stage.ask(created(named("a"), PLACE, staged=True), Fate(ended=1, status=503)) == 503
+        assert stage.open_intents() == []
+        assert await stage.ask(committed_first(named("a"), PLACE)) == 200
+        await asyncio.sleep(SOON)
+        assert stage.is_published("a")
+
+    assert stage.run(act) == []
+    assert stage.world.counts["swept"] == 0
+
+
+def test_a_namespace_that_was_dropped_with_its_tables_has_the_catalog_swept() -> None:
+    stage = Gated()
+
+    async def act() -> None:
+        await stage.begin()
+        await stage.begin("b", ELSEWHERE)
+        assert await stage.ask(emptied(named("a"))) == 204
+        await asyncio.sleep(SECOND)
+        assert stage.states(["a", "b"]) == {"dropped": 2}
+
+    assert stage.run(act) == []
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_a_name_that_had_a_table_is_looked_at_again_where_a_replica_does_not_know_its_new_one(is_told: bool) -> None:
+    """Be it that the end of the one before was told of, or not: nobody knows which came first."""
+    stage = Gated()
+
+    async def act() -> None:
+        stage.service.script = KilledAtCall(f"before write {PLACE}/metadata/_sfn/n_a_main.ver")
+        assert await stage.ask(created(named("a"), PLACE)) == 200
+        if is_told:
+            assert await stage.ask(dropped(named("a"))) == 204
+        else:
+            stage.drop("a")
+        await asyncio.sleep(MINUTE)
+        assert stage.states(["a"]) == {}
+        stage.world.faults.lagging, stage.world.faults.least_lag = 1.0, 3.0
+        assert await stage.ask(created(named("a"), ELSEWHERE)) == 200
+        await asyncio.sleep(LAGGING)
+        assert stage.is_published("a")
+
+    assert stage.run(act) == []
+
+
+def fill(stage: Gated, seconds: float = FULL) -> None:
+    """Have the inbox take nothing from now on, for a while."""
+    stage.world.faults.inbox_full.append((stage.world.time, stage.world.time + seconds))
+
+
+def test_a_commit_that_can_not_be_noted_is_refused_where_it_is_not_to_pass() -> None:
+    stage = Gated("refuse")
+
+    async def act() -> None:
+        table = await stage.begin()
+        fill(stage)
+        assert await stage.ask(committed(named("a"), table)) == 503
+        assert len(stage.server.asked) == 1
+
+    assert stage.run(act) == []
+
+
+def test_a_commit_that_passed_without_a_note_is_found_once_the_inbox_answers() -> None:
+    stage = Gated("pass")
+
+    async def act() -> None:
+        table = await stage.begin()
+        fill(stage)
+        ends = stage.world.time + FULL
+        assert await stage.ask(committed(named("a"), table)) == 200
+        # How long the inbox lets the gateway wait before it says no is drawn.
+        await asyncio.sleep(ends - SOON - stage.world.time)
+        assert not stage.is_published("a")
+        await asyncio.sleep(SOON + LAGGING)
+        assert stage.is_published("a")
+
+    assert stage.run(act) == []
+    assert stage.world.counts["unnoted"] == 1
+
+
+def test_a_sweep_that_comes_before_the_catalogs_replicas_have_heard_is_not_the_last() -> None:
+    stage = Gated("pass")
+
+    async def act() -> None:
+        table = await stage.begin()
+        fill(stage, 12)
+        stage.world.faults.lagging, stage.world.faults.least_lag, stage.world.faults.lag = 1.0, 5.0, 6.0
+        assert await stage.send(committed(named("a"), table)) == 200
+        await asyncio.sleep(FULL)
+        assert stage.world.counts["swept"] > 1
+        assert stage.is_published("a")
+
+    assert stage.run(act) == []
+
+
+@pytest.mark.parametrize("full", [8.0, FULL])
+def test_a_commit_that_passed_without_a_note_and_is_made_much_later_is_asked_for(full: float) -> None:
+    """Be it that the inbox answers by the time that the catalog does, or only after that."""
+    stage = Gated("pass")
+
+    async def act() -> None:
+        table = await stage.begin()
+        fill(stage, full)
+        assert await stage.send(committed(named("a"), table), Fate(HALF_AN_HOUR, 10, CUT)) == 502
+        await asyncio.sleep(LAST + FULL + SOON)
+        assert stage.table("a") != table
+        assert stage.is_published("a")
+
+    assert stage.run(act) == []
+    assert stage.world.counts["unnoted"] == 1
+
+
+def test_a_commit_of_somebody_whom_the_catalog_should_have_refused_is_found_too() -> None:
+    """It is not noted before, as anybody can ask for one."""
+    stage = Gated("pass")
+
+    async def act() -> None:
+        table = await stage.begin()
+        stage.gateway.doubts()
+        fill(stage)
+        assert await stage.ask(committed(named("a"), table)) == 200
+        await asyncio.sleep(FULL + LAGGING)
+        assert stage.is_published("a")
+
+    assert stage.run(act) == []
+    assert stage.world.counts["unnoted"] == 0
+
+
+@pytest.mark.parametrize("status", [409, 503, CUT])
+def test_so_is_one_whose_answer_does_not_tell_what_became_of_it(status: int) -> None:
+    stage = Gated()
+
+    async def act() -> None:
+        table = await stage.begin()
+        stage.gateway.doubts()
+        assert await stage.ask(committed(named("a"), table), Fate(HALF_AN_HOUR, 1, status)) == (status or 502)
+        await asyncio.sleep(LAST + SOON)
+        assert stage.table("a") != table
+        assert stage.is_published("a")
+
+    assert stage.run(act) == []
+
+
+@pytest.mark.parametrize("status", REFUSED)
+def test_who_does_not_say_who_it_is_and_is_refused_costs_no_note(status: int) -> None:
+    stage = Gated()
+
+    async def act() -> None:
+        table = await stage.begin()
+        stage.gateway.doubts()
+        # The inbox takes nothing: to note it before would end in a 503, to note it afterwards in a debt.
+        fill(stage)
+        assert await stage.ask(committed(named("a"), table), Fate(None, 1, status)) == status
+        assert not stage.gateway.owes
+
+    assert stage.run(act) == []
+
+
+def test_what_a_process_owed_is_lost_with_it_until_the_next_sweep() -> None:
+    """That is stated: it is remembered in memory alone."""
+    stage = Gated("pass")
+
+    async def act() -> None:
+        table = await stage.begin()
+        fill(stage)
+        assert await stage.ask(committed(named("a"), table)) == 200
+        await asyncio.sleep(10)
+        stage.kill()
+        await asyncio.sleep(FULL + LAST)
+        assert not stage.is_published("a")
+        await stage.sweep()
+
+    assert stage.run(act) == []
+    assert stage.world.counts["debt lost"] == 1

@@ -8,15 +8,13 @@ from multiprocessing.pool import Pool
 
 import pytest
 
-from tests.simulation.clients import PASSING
-from tests.simulation.fates import Fate
+from tests.simulation.faults import Fate, Faults
+from tests.simulation.gateway import PASSING
 from tests.simulation.histories import KINDS, history_in_brief
-from tests.simulation.life import BRANCHES, OPERATIONS, RETURNS, SWITCHES, Life
-from tests.simulation.lives import life_of
+from tests.simulation.operations import BRANCHES, OPERATIONS, RETURNS, SWITCHES, Life
 from tests.simulation.script import named
-from tests.simulation.setting import Setting
-from tests.simulation.weather import Weather
-from tests.simulation.world import World
+from tests.simulation.settings import Setting
+from tests.simulation.world import World, life_of
 
 FIRST = 100_000
 EACH, OF_REPLICAS = 2, 10
@@ -53,7 +51,7 @@ def test_every_operation_happens(operation: str) -> None:
 def test_every_request_is_made_and_done() -> None:
     """Of clients behind gateways: there are tables that it can be made for."""
     world = World(
-        FIRST, replace(KINDS["gateway"], operations=dict.fromkeys(PASSING, 1.0)), Weather(kill=0, stop=0, fail=0)
+        FIRST, replace(KINDS["gateway"], operations=dict.fromkeys(PASSING, 1.0)), Faults(kill=0, stop=0, fail=0)
     )
     world.servers[0].fate = lambda _: Fate()
 

@@ -17,7 +17,7 @@ import pytest
 from sfn.domain.identifiers import Table
 from sfn.sfnfile.naming import ORDINAL, UUID
 from tests.simulation.script import ELSEWHERE, PLACE, KilledAt, Stage, named
-from tests.simulation.setting import Files, Setting
+from tests.simulation.settings import Files, Setting
 
 Script = Callable[[Stage], Coroutine[Any, Any, None]]
 

@@ -1,20 +1,65 @@
-"""Directed histories of replicas that share an inbox in a database: who has which row, and for how long.
+"""Directed histories of replicas that share an inbox in a database, and the promises of every inbox on that database.
 
-Each is killed by a patch in `tests/mutants`, which is what shows that it can fail.
+Most are killed by a patch in `tests/mutants`, which is what shows that they can fail.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
+import random
+from collections.abc import Awaitable, Callable
+from types import ModuleType
 
 import pytest
 
+from sfn.domain.events import Intent, IntentOutcome, Notification
 from sfn.errors import Transient
-from sfn.inbox.model import JobState
-from tests.simulation.replicated import LEASE, LOOK, Cut, Replicated
-from tests.simulation.script import PLACE, Asleep, Held, named
+from sfn.inbox.intents import CHECK_DELAYS
+from sfn.inbox.model import AdminCommand, JobState
+from tests.promises import (
+    test_inbox,
+    test_inbox_admin,
+    test_inbox_claims,
+    test_inbox_drop_limit,
+    test_inbox_intents,
+    test_inbox_jobs,
+    test_inbox_reported_changes,
+)
+from tests.promises.inboxes import TERMS, Ground, HandClock
+from tests.simulation.database.inbox import Replica
+from tests.simulation.database.server import Server
+from tests.simulation.faults import Faults
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.script import ELSEWHERE, LEASE, LOOK, PLACE, Asleep, Blocked, Cut, Held, Replicated, named
+from tests.simulation.settings import Setting
 
 FILE = f"{PLACE}/metadata/_sfn/n_a_main.ver"
+
+FIRST = CHECK_DELAYS[0].total_seconds()
+GATEWAY = "gateway"
+COMMIT = Intent("i", (named("a"),), GATEWAY, "10.0.0.1")
+
+Promise = Callable[[Ground], Awaitable[None]]
+OF_EACH = (
+    test_inbox,
+    test_inbox_admin,
+    test_inbox_claims,
+    test_inbox_drop_limit,
+    test_inbox_intents,
+    test_inbox_jobs,
+    test_inbox_reported_changes,
+)
+
+MANY = {
+    "test_table_index_of_many_pages_has_every_table_once",
+    "test_short_lived_table_does_not_wait_behind_a_backlog",
+    "test_large_release_does_not_block_notifications",
+    "test_ten_thousand_notifications_are_one_job_with_the_newest_location",
+    "test_thousands_of_commits_are_reduced_to_the_newest",
+    "test_default_limit_is_ten_steps_or_one_percent",
+}
+"""They are about more rows than any history has."""
 
 
 def test_who_claims_at_the_same_time_gets_no_row_that_another_one_has() -> None:
@@ -168,7 +213,7 @@ def test_a_lease_that_was_renewed_in_the_last_moment_is_its_owners() -> None:
 
 def test_what_nobody_is_told_of_is_found_by_looking() -> None:
     stage = Replicated()
-    stage.world.weather.unheard = 1.0
+    stage.world.faults.unheard = 1.0
 
     async def act() -> None:
         await asyncio.sleep(LEASE)  # until nobody looks whether the first sweep's lease ran out
@@ -230,3 +275,209 @@ def test_a_settle_that_was_taken_unknown_to_its_worker_is_known_by_its_next_try(
 
     assert stage.run(act, briefly=True) == []
     assert stage.world.counts["fenced"] == 0
+
+
+def test_who_settle_with_asks_for_each_others_rows_wait_for_nobody_in_a_circle() -> None:
+    stage = Replicated()
+
+    async def act() -> None:
+        for name, place in (("a", PLACE), ("b", ELSEWHERE)):
+            stage.create(name, place)
+            await stage.hint(name)
+        await asyncio.sleep(20)
+        first, second = stage.service.nodes
+        settling = Held("after sql get", first), Held("after sql get", second)
+        stage.direct(*settling)
+        settles = [stage.settle(first, stage.claim("a"), asked="b")]
+        await settling[0].reached.wait()
+        settles.append(stage.settle(second, stage.claim("b"), asked="a"))
+        await asyncio.sleep(1)
+        for held in settling:
+            held.go.set()
+        assert [await settle for settle in settles] == [False, False]
+
+    assert stage.run(act, briefly=True) == []
+
+
+def test_an_event_that_waited_for_its_row_is_newer_than_what_the_row_was_claimed_for() -> None:
+    """Rule 2: a number says what a look has seen, and so must be drawn once nobody else can change the row."""
+    stage = Replicated()
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        first, second = stage.service.nodes
+        stage.commit("a")
+        late, looking = Held("after sql get", first), Held("after load cat0:n.a")
+        stage.direct(late, looking)
+        puts = [stage.put(first, named("a"))]
+        await late.reached.wait()
+        puts.append(stage.put(second, named("a")))
+        await asyncio.sleep(1.5)
+        last = stage.commit("a")
+        late.go.set()
+        await asyncio.sleep(1.5)
+        looking.go.set()
+        await asyncio.sleep(8)
+        assert stage.world.checker.document(FILE)["metadata_file_path"] == last.metadata_location
+        for put in puts:
+            assert (await put).accepted == 1
+
+    assert stage.run(act, briefly=True) == []
+
+
+def test_what_two_replicas_are_told_of_a_row_at_once_is_both_told() -> None:
+    stage = Replicated()
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        first, second = stage.service.nodes
+        claiming, putting = Blocked("before sql overdue"), Held("after sql get", first)
+        stage.direct(claiming, putting)
+        puts = [stage.put(first, named("a"), renamed_to=named("b"))]
+        await putting.reached.wait()
+        puts.append(stage.put(second, named("a"), drop=True))
+        await asyncio.sleep(1)
+        putting.go.set()
+        await asyncio.wait(puts)
+        row = stage.row("a")
+        assert row is not None
+        assert (row.pending.drop, row.pending.renamed_to) == (True, named("b"))
+        claiming.free.set()
+
+    assert stage.run(act, briefly=True) == []
+
+
+def test_a_brake_of_several_replicas_lets_no_more_pass_than_it_may() -> None:
+    """Rule 8: who counts and who adds is the same one."""
+    names = ["a", "b", "c"]
+    stage = Replicated(Setting(max_drops=1))
+
+    async def act() -> None:
+        for number, name in enumerate(names):
+            stage.create(name, f"s3://lake/{number}")
+            await stage.hint(name)
+        await asyncio.sleep(20)
+        counting, others = Held("after sql drops"), Blocked("after sql drops")
+        stage.direct(counting, others)
+        for name in names:
+            stage.drop(name)
+            await stage.hint(name, drop=True)
+        await counting.reached.wait()
+        await asyncio.sleep(20)
+        counting.go.set()
+        others.free.set()
+        await asyncio.sleep(10)
+        assert stage.states(names) == {"current": 2, "dropped": 1}
+        await stage.kept.release("cat0", AdminCommand("", "", stage.world.loop.now()))
+
+    assert stage.run(act, briefly=True) == []
+
+
+def test_who_comes_to_a_place_just_as_another_one_leaves_it_is_told() -> None:
+    """Either it is seen by who leaves, or it sees that the other one has left."""
+    stage = Replicated()
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        coming = stage.hold("after sql live_at")
+        table = stage.create("b")
+        await stage.hint("b")
+        await coming.reached.wait()
+        stage.commit("a", place=ELSEWHERE)
+        await stage.hint("a")
+        await asyncio.sleep(3)
+        coming.go.set()
+        await asyncio.sleep(10)
+        assert stage.world.checker.hint(PLACE) == table.metadata_location
+
+    assert stage.run(act, briefly=True) == []
+
+
+def test_a_commit_is_published_though_its_gateway_died_before_it_heard_the_end() -> None:
+    stage = Replicated()
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        gateway, _ = stage.service.nodes
+        await stage.note(gateway, COMMIT)
+        stage.service.crash(gateway)
+        # The catalog tries it for so long, and no sweep comes by soon afterwards.
+        await asyncio.sleep(CHECK_DELAYS[1].total_seconds() - 10)
+        last = stage.commit("a")
+        await asyncio.sleep(15)
+        assert stage.pointer("a") == last.metadata_location
+
+    assert stage.run(act, briefly=True) == []
+
+
+def test_who_answers_a_commit_and_who_asks_for_it_wait_for_nobody_in_a_circle() -> None:
+    stage = Replicated()
+
+    async def act() -> None:
+        await asyncio.sleep(5)
+        first, _ = stage.service.nodes
+        await stage.note(first, COMMIT)
+        asking = stage.hold("after sql due intents")
+        await asking.reached.wait()
+        stage.create("a")
+        answer = stage.note(
+            stage.other(asking.node), IntentOutcome("i", is_known=True), Notification(named("a"), GATEWAY)
+        )
+        await asyncio.sleep(1)
+        asking.go.set()
+        assert (await answer).accepted == 1
+
+    assert stage.run(act, briefly=True) == []
+
+
+def test_what_is_not_asked_for_because_another_one_has_its_row_is_asked_for_soon() -> None:
+    stage = Replicated()
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        first, _ = stage.service.nodes
+        await stage.note(first, COMMIT)
+        await asyncio.sleep(FIRST - 1)
+        settling = Held("after sql get", first)
+        stage.direct(settling)
+        settle = stage.settle(first, stage.claim("a"))
+        await asyncio.sleep(3)
+        assert stage.told_by(GATEWAY) == []
+        settling.go.set()
+        assert not await settle
+        await asyncio.sleep(3)
+        assert stage.told_by(GATEWAY) == [named("a")]
+
+    assert stage.run(act, briefly=True) == []
+
+
+def promises(module: ModuleType) -> list[tuple[str, Promise]]:
+    """Those that need nothing but an inbox."""
+    found = inspect.getmembers(module, inspect.iscoroutinefunction)
+    tests = [(name, one) for name, one in found if name.startswith("test_") and name not in MANY]
+    return [(name, one) for name, one in tests if [*inspect.signature(one).parameters] == ["ground"]]
+
+
+PROMISES = dict(pair for module in OF_EACH for pair in promises(module))
+
+
+@pytest.mark.parametrize("name", PROMISES)
+def test_the_twin_keeps_what_every_inbox_promises(name: str) -> None:
+    loop, bad, clock = SimulatedLoop(), list[tuple[str, str]](), HandClock()
+    asyncio.set_event_loop(loop)
+    server = Server(loop, random.Random(1), Faults(), lambda *what: bad.append(what), lambda _: None)
+    try:
+        loop.run_until_complete(PROMISES[name](Ground(Replica(server, None, TERMS, clock), clock)))
+    finally:
+        loop.close()
+    assert bad == []

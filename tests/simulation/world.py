@@ -21,26 +21,21 @@ from sfn.inbox.model import AdminCommand
 from sfn.inbox.model import InboxConfig as LedgerTerms
 from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.publish.policy import Policy
-from tests.simulation.checker import Checker
-from tests.simulation.database.kept import SharedKept
+from tests.simulation.catalog import CatalogTruth, Files, Ranks, metadata_file
+from tests.simulation.checker import Checker, Knowledge
+from tests.simulation.convergence import Resting, at_rest
+from tests.simulation.database.inbox import SharedPostgresInbox
 from tests.simulation.database.server import Server
-from tests.simulation.disasters import Disasters
-from tests.simulation.gateway import SILENCE, Gateway
-from tests.simulation.kept import Kept, SqliteKept
-from tests.simulation.knowledge import Knowledge
-from tests.simulation.life import REFUSED
-from tests.simulation.lives import life_of
+from tests.simulation.events import EventOnlyLife, Post
+from tests.simulation.faults import Faults, faults_of
+from tests.simulation.gateway import SILENCE, Gateway, Passing
+from tests.simulation.inbox import SharedInbox, SharedSqliteInbox
+from tests.simulation.incidents import Incidents, Losses
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.losses import Losses
-from tests.simulation.node import Node, Service
-from tests.simulation.rest import Resting, at_rest
-from tests.simulation.served import CatalogServer
-from tests.simulation.setting import Report, Setting
-from tests.simulation.telling import Post
-from tests.simulation.times import DAY, TERMS, policy_of
-from tests.simulation.truth import CatalogTruth, Files, Ranks, metadata_file
-from tests.simulation.weather import Weather, weather_of
-from tests.simulation.witness import Witness, brief
+from tests.simulation.node import Node, Observer, Service, brief
+from tests.simulation.operations import REFUSED, Life
+from tests.simulation.rest_catalog import CatalogServer
+from tests.simulation.settings import DAY, TERMS, Report, Setting, policy_of
 
 QUIET = 420.0
 REFRESHED = 2300.0
@@ -61,11 +56,11 @@ LOOKS, HOT = 60, 10.0
 class World:
     """A store, catalogs, their users and the services that follow them."""
 
-    def __init__(self, seed: int, setting: Setting, weather: Weather | None = None) -> None:
+    def __init__(self, seed: int, setting: Setting, faults: Faults | None = None) -> None:
         self.seed, self.setting = seed, setting
         self.rng = random.Random(seed)
         self.loop = SimulatedLoop()
-        self.weather = weather or weather_of(setting)
+        self.faults = faults or faults_of(setting)
         self.files = Files(self.loop.now)
         self.ranks = Ranks()
         self.counts: Counter[str] = Counter()
@@ -163,7 +158,7 @@ class World:
         self.start()
         lives = [life_of(self, index) for index in range(len(self.truths))]
         running = [self.loop.create_task(life.run(self.rng.randint(*self.setting.steps))) for life in lives]
-        Disasters(self).plan(lives)
+        Incidents(self).plan(lives)
         await asyncio.sleep(self.setting.busy)
         await asyncio.wait(running)
         await self.settle_down()
@@ -193,9 +188,9 @@ class World:
         if self.setting.away:
             await asyncio.sleep(2 * DAY.total_seconds())
         if self.setting.gateway:
-            self.weather.is_still = True
+            self.faults.is_still = True
             await asyncio.sleep(ASKED)
-        self.weather.calm = self.weather.is_still = True
+        self.faults.calm = self.faults.is_still = True
         self.say("calm")
         if self.setting.replicas:
             self.loop.create_task(self._look_on())
@@ -258,13 +253,13 @@ class World:
             truth,
             self.files,
             self._policy(truth, self.setting.policies[0]),
-            self.weather,
+            self.faults,
             loop=self.loop,
             rng=self.rng,
             terms=TERMS,
             kept=lambda service: self._kept(service, terms),
             processes=self.setting.replicas or 2,
-            witness=Witness(self.count, self.say, self._looked, self.checker.blame),
+            observer=Observer(self.count, self.say, self._looked, self.checker.blame),
             gateway=lambda node: self._gateway(node, truth),
         )
 
@@ -273,12 +268,12 @@ class World:
             return None
         return Gateway(node, self.servers[self.truths.index(truth)], OnInboxFailure(self.setting.gateway))
 
-    def _kept(self, service: Service, terms: LedgerTerms) -> Kept:
+    def _kept(self, service: Service, terms: LedgerTerms) -> SharedInbox:
         if not self.setting.replicas:
-            return SqliteKept(service, SqliteOperations(":memory:", terms))
-        witness, is_pooled = service.witness, self.rng.random() < POOLED
-        server = Server(self.loop, self.rng, self.weather, witness.blame, witness.count, is_pooled=is_pooled)
-        return SharedKept(service, server, terms)
+            return SharedSqliteInbox(service, SqliteOperations(":memory:", terms))
+        observer, is_pooled = service.observer, self.rng.random() < POOLED
+        server = Server(self.loop, self.rng, self.faults, observer.blame, observer.count, is_pooled=is_pooled)
+        return SharedPostgresInbox(service, server, terms)
 
     def _policy(self, truth: CatalogTruth, files: Mapping[str, Any]) -> Policy:
         return policy_of(truth, told=bool(self.setting.told), files=files)
@@ -316,3 +311,24 @@ class World:
                 self.checker.blame("never told", f"{key} {pointer}")
         self.checker.changed(key, old, new, writer)
         self.losses.changed(key, new)
+
+
+def life_of(world: World, index: int) -> Life:
+    """The operations of a catalog's users."""
+    setting, catalog = world.setting, world.truths[index].name
+    names = [TableIdentifier(catalog, ("n",), letter) for letter in "abcdefghij"[: setting.names]]
+    if setting.shared:
+        names = [TableIdentifier(catalog, ("a_b",), "c"), TableIdentifier(catalog, ("a",), "b_c"), *names[:1]]
+    if setting.gateway:
+        # What has to be encoded in a path.
+        names[-1] = TableIdentifier(catalog, ("n", "m"), "x y")
+    places = [f"s3://lake/{number}" for number in range(setting.places)]
+    return _kind(setting)(
+        world, index, names, places, dict(setting.operations), setting.shared, setting.lost, setting.pace
+    )
+
+
+def _kind(setting: Setting) -> type[Life]:
+    if setting.gateway:
+        return Passing
+    return EventOnlyLife if setting.told else Life

@@ -18,7 +18,7 @@ from typing_extensions import override
 from sfn.catalogs.pyiceberg import PyIcebergCatalog, PyIcebergSettings
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ExternalError
-from tests.promises.sql_world import SCHEMA, identifier
+from tests.promises.catalogs import SCHEMA, identifier
 
 ORDERS = TableIdentifier("lake", ("sales",), "orders")
 PRIVATE = "s3cret-of-ours"

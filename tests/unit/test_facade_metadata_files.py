@@ -36,7 +36,7 @@ from sfn.reader.files import FileReader, FolderEntries
 from sfn.safe_open import open_without_links
 from sfn.storage import PrefixRouter
 from sfn.storage.memory import MemoryStore
-from tests.promises.stores import NOBODY, plant_file, told
+from tests.promises.processes import NOBODY, plant_file, told
 
 # ── Local files
 

@@ -22,13 +22,13 @@ from sfn.formats import (
 )
 from sfn.formats.event import EventRequest, Headers, Sender
 from sfn.http.events import to_request, to_undecodable
-from tests.dialects.asking import BATCH, ONE, SENDER, STRUCTURED, decoded, document, golden, outcome
-from tests.dialects.asking import refusal_of as checked_refusal_of
-from tests.dialects.asking import refused as checked_refused
-from tests.dialects.drawing import anything, nearly
+from tests.dialects.requests import BATCH, ONE, SENDER, STRUCTURED, anything, decoded, document, golden, nearly, outcome
+from tests.dialects.requests import refusal_of as checked_refusal_of
+from tests.dialects.requests import refused as checked_refused
 from tests.dialects.samples import (
     ICEBERG_TABLE,
     KEY,
+    NOTIFICATION,
     ORDERS,
     SAMPLES,
     Sample,
@@ -37,8 +37,9 @@ from tests.dialects.samples import (
     iceberg,
     lakekeeper,
     nessie,
+    polaris,
+    polaris_webhook,
 )
-from tests.dialects.samples_polaris import NOTIFICATION, event, webhook
 from tests.unit.telling import orders, refusal_of, refused, said
 
 # ── Every format
@@ -157,7 +158,7 @@ def test_so_are_any_bytes(body: bytes, sender: Sender, headers: Headers) -> None
 
 MARKED = [(b"x-polaris-event", b"AFTER_UPDATE_TABLE")]
 LAKEKEEPER = [*ATTRIBUTES[:2], (b"ce-source", b"uri:iceberg-catalog-service:h"), (b"ce-type", b"createView")]
-POLARIS_EVENT = event("AFTER_UPDATE_TABLE")
+POLARIS_EVENT = polaris("AFTER_UPDATE_TABLE")
 GLUE = document("glue-update-table")
 ICEBERG = iceberg("drop-view")
 NESSIE = nessie("CONTENT_STORED", contentKey=KEY, content=ICEBERG_TABLE)
@@ -185,7 +186,7 @@ def nested(levels: int) -> object:
         ("lakekeeper", NESSIE | ORDERS, LAKEKEEPER),
         (
             "polaris-webhook",
-            webhook("AFTER_UPDATE_TABLE") | ICEBERG | NESSIE | ORDERS | {"source": "org.apache.polaris"},
+            polaris_webhook("AFTER_UPDATE_TABLE") | ICEBERG | NESSIE | ORDERS | {"source": "org.apache.polaris"},
             [],
         ),
         ("cloudevents", NESSIE | GLUE, ATTRIBUTES),

@@ -15,8 +15,20 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.formats import DecodedRequest
 from sfn.formats.event import MAX_NAME, Headers
-from tests.dialects.asking import BATCH, ONE, SENDER, STRUCTURED, decoded, hints, outcome, refusal_of, refused
-from tests.dialects.drawing import anything, identifiers, names
+from tests.dialects.requests import (
+    BATCH,
+    ONE,
+    SENDER,
+    STRUCTURED,
+    anything,
+    decoded,
+    hints,
+    identifiers,
+    names,
+    outcome,
+    refusal_of,
+    refused,
+)
 from tests.dialects.samples import ORDERS, cloudevent
 
 TABLE = TableIdentifier("prod", ("a", "b"), "orders")

@@ -12,8 +12,7 @@ from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import TableIdentifier
 from sfn.formats import MAX_NOTIFICATIONS, DecodedRequest
 from sfn.formats.glue import MAX_TABLES
-from tests.dialects.asking import decoded, document, golden, hints, outcome, refused
-from tests.dialects.drawing import names
+from tests.dialects.requests import decoded, document, golden, hints, names, outcome, refused
 from tests.dialects.samples import OF_DATABASE, OF_TABLE, glue
 
 ORDERS = TableIdentifier("aws", ("sales",), "orders")

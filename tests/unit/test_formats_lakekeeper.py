@@ -15,8 +15,21 @@ from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.formats import DecodedRequest
 from sfn.formats.event import MAX_LEVELS, Headers
 from sfn.formats.lakekeeper import TYPES
-from tests.dialects.asking import BATCH, STRUCTURED, UUID, WAREHOUSE, decoded, document, golden, hints, outcome, refused
-from tests.dialects.drawing import identifiers, levels, names
+from tests.dialects.requests import (
+    BATCH,
+    STRUCTURED,
+    UUID,
+    WAREHOUSE,
+    decoded,
+    document,
+    golden,
+    hints,
+    identifiers,
+    levels,
+    names,
+    outcome,
+    refused,
+)
 from tests.dialects.samples import ORDERS, RENAMED, lakekeeper
 
 SOURCE = "uri:iceberg-catalog-service:lakekeeper-0"

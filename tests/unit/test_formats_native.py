@@ -13,7 +13,7 @@ from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import TableIdentifier
 from sfn.formats.event import MAX_LEVELS, MAX_LOCATION, MAX_NAME, Sender
 from sfn.formats.native import OPERATIONS
-from tests.dialects.drawing import anything, names
+from tests.dialects.requests import anything, names
 from tests.unit.telling import ORDERS, orders, refusal_of, refused, said
 
 SEVERAL = Sender("etl", {"their-prod": "prod", "their-dev": "dev"})

@@ -11,8 +11,7 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.formats import DecodedRequest
 from sfn.formats.event import MAX_LEVELS, MAX_LOCATION, Sender
-from tests.dialects.asking import decoded, golden, hints, outcome, refused
-from tests.dialects.drawing import levels, names
+from tests.dialects.requests import decoded, golden, hints, levels, names, outcome, refused
 from tests.dialects.samples import ICEBERG_TABLE, KEY, nessie
 
 ID = "58bdb0a2-20c0-4a6f-b6fe-abd4ebce2e96"

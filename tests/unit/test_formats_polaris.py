@@ -17,11 +17,10 @@ from sfn.errors import Rejected
 from sfn.formats import MAX_STORED_EVENT, DecodedRequest, decode, notifications_for_unread
 from sfn.formats.event import MAX_LEVELS, MAX_LOCATION, MAX_NAME, EventRequest, Sender
 from sfn.formats.polaris import EVENT_TYPES, NOTIFICATION_TYPES, parse_notification_path
-from tests.dialects.asking import ONE, STRUCTURED, decoded, document, golden, hints, outcome
-from tests.dialects.asking import refused as refused_event
-from tests.dialects.drawing import anything, levels
-from tests.dialects.drawing import names as event_names
-from tests.dialects.samples_polaris import event, webhook
+from tests.dialects.requests import ONE, STRUCTURED, anything, decoded, document, golden, hints, levels, outcome
+from tests.dialects.requests import names as event_names
+from tests.dialects.requests import refused as refused_event
+from tests.dialects.samples import polaris, polaris_webhook
 
 # ── Notifications
 
@@ -342,34 +341,34 @@ def test_a_rename_is_two_hints() -> None:
 
 @pytest.mark.parametrize("told", sorted(set(EVENT_TYPES) - {"AFTER_RENAME_TABLE"}))
 def test_each_type_that_changes_a_table_is_a_hint(told: str) -> None:
-    body = json.dumps(event(told)).encode()
+    body = json.dumps(polaris(told)).encode()
     births = {"AFTER_CREATE_TABLE": TableOrigin.CREATE, "AFTER_REGISTER_TABLE": TableOrigin.REGISTER}
     drop = told == "AFTER_DROP_TABLE"
     assert hints(body) == (Notification(ORDERS, "catalogs", ID, drop=drop, origin=births.get(told), body=body),)
 
 
 def test_an_event_need_not_have_an_id() -> None:
-    assert hints(event("AFTER_UPDATE_TABLE", event_id=None))[0].event_id is None
+    assert hints(polaris("AFTER_UPDATE_TABLE", event_id=None))[0].event_id is None
     assert [hint.event_id for hint in hints(RENAME | {"event_id": None}, ONE)] == [None, None]
 
 
 def test_a_catalog_that_is_not_mapped_is_told_of() -> None:
-    said = decoded(event("AFTER_UPDATE_TABLE", catalog_name="other"))
+    said = decoded(polaris("AFTER_UPDATE_TABLE", catalog_name="other"))
     assert said == DecodedRequest((), 0, "polaris-events", 1, ("other",))
     # Its name there, and not ours.
-    assert decoded(event("AFTER_UPDATE_TABLE", catalog_name="prod")).unmapped_catalogs == ("prod",)
+    assert decoded(polaris("AFTER_UPDATE_TABLE", catalog_name="prod")).unmapped_catalogs == ("prod",)
 
 
 @pytest.mark.parametrize(
     ("content", "where"),
     [
-        (event("AFTER_UPDATE_TABLE", catalog_name=None), "catalog_name"),
-        (event("AFTER_UPDATE_TABLE", table_name=None), "table_name"),
-        (event("AFTER_UPDATE_TABLE", table_name="a\nb"), "table_name"),
-        (event("AFTER_UPDATE_TABLE", namespace="ns1"), "namespace"),
-        (event("AFTER_UPDATE_TABLE", namespace=["a", ""]), "namespace/1"),
-        (event("AFTER_UPDATE_TABLE", namespace=["a"] * (MAX_LEVELS + 1)), "namespace"),
-        (event("AFTER_UPDATE_TABLE", event_id=""), "event_id"),
+        (polaris("AFTER_UPDATE_TABLE", catalog_name=None), "catalog_name"),
+        (polaris("AFTER_UPDATE_TABLE", table_name=None), "table_name"),
+        (polaris("AFTER_UPDATE_TABLE", table_name="a\nb"), "table_name"),
+        (polaris("AFTER_UPDATE_TABLE", namespace="ns1"), "namespace"),
+        (polaris("AFTER_UPDATE_TABLE", namespace=["a", ""]), "namespace/1"),
+        (polaris("AFTER_UPDATE_TABLE", namespace=["a"] * (MAX_LEVELS + 1)), "namespace"),
+        (polaris("AFTER_UPDATE_TABLE", event_id=""), "event_id"),
         (RENAME | {"catalog_name": "theirs", "source": None}, "source"),
         (RENAME | {"catalog_name": "theirs", "source": []}, "source"),
         (RENAME | {"catalog_name": "theirs", "destination": ["a", 1]}, "destination/1"),
@@ -394,8 +393,8 @@ def test_a_webhook_is_a_sweep_of_each_of_the_senders_catalogs() -> None:
 
 @pytest.mark.parametrize("told", ["AFTER_UPDATE_TABLE", "org.apache.polaris.after_update_table"])
 def test_a_webhooks_type_may_have_a_prefix(told: str) -> None:
-    assert outcome(webhook(told), ONE) == ("polaris-webhook", 1, 0, 0)
-    assert outcome(webhook(told.replace("update", "load").replace("UPDATE", "LOAD")), ONE) == (
+    assert outcome(polaris_webhook(told), ONE) == ("polaris-webhook", 1, 0, 0)
+    assert outcome(polaris_webhook(told.replace("update", "load").replace("UPDATE", "LOAD")), ONE) == (
         "polaris-webhook",
         0,
         1,
@@ -404,7 +403,7 @@ def test_a_webhooks_type_may_have_a_prefix(told: str) -> None:
 
 
 def test_by_its_header_a_webhook_is_known_whatever_its_source() -> None:
-    content = webhook("AFTER_DROP_TABLE", source="https://polaris.example.org")
+    content = polaris_webhook("AFTER_DROP_TABLE", source="https://polaris.example.org")
     assert outcome(content, ONE, MARKED) == ("polaris-webhook", 1, 0, 0)
     assert outcome(content, ONE) == ("cloudevents", 0, 1, 0)
     assert refused_event({"type": "AFTER_DROP_TABLE"}, ONE, MARKED) == (422, "#/specversion")
@@ -421,7 +420,7 @@ def test_an_event_that_names_its_table_is_more_than_a_webhook() -> None:
     st.sampled_from(sorted(set(EVENT_TYPES) - {"AFTER_RENAME_TABLE"})),
 )
 def test_whatever_is_of_the_shape_becomes_its_hint(namespace: list[str], name: str, event_id: str, told: str) -> None:
-    (hint,) = hints(event(told, namespace=namespace, table_name=name, event_id=event_id))
+    (hint,) = hints(polaris(told, namespace=namespace, table_name=name, event_id=event_id))
     assert (hint.subject, hint.event_id) == (TableIdentifier("prod", tuple(namespace), name), event_id)
     assert hint.drop == (told == "AFTER_DROP_TABLE")
 

@@ -18,7 +18,7 @@ from sfn.publish.policy import Policy
 from sfn.sfnfile.naming import ORDINAL, UUID, Placement
 from sfn.storage import PreconditionFailed
 from tests.promises.inboxes import HandClock
-from tests.simulation.cleaners import CLEANERS, Cleaner
+from tests.simulation.incidents import CLEANERS, Cleaner
 from tests.unit.publishing import AT, LAG, A, B, CountingStore, Line, named
 
 # ── Cleaners of unknown files

@@ -19,8 +19,8 @@ from sfn.errors import NotFound, NotPermitted, Unreachable
 from sfn.reader.files import LocalFileSystem, run_synchronously
 from sfn.reader.remote_files import FsspecFileSystem
 from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, Naming
-from tests.promises.files import s3_error
-from tests.promises.stores import NOBODY
+from tests.promises.processes import NOBODY
+from tests.promises.test_files import s3_error
 from tests.unit.directory import Directory
 
 

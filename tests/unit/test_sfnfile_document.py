@@ -22,7 +22,7 @@ from sfn.sfnfile.document import (
     parse,
     render,
 )
-from tests.dialects.drawing import anything
+from tests.dialects.requests import anything
 
 DAY_ONE, LAST_DAY = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

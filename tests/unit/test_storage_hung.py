@@ -19,8 +19,7 @@ from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, ExternalError, OutcomeUnknown, Transient
 from sfn.storage import PreconditionFailed
 from sfn.storage.local import FILE_SYSTEM_TIMEOUT, BlockingLocalStore, LocalStore
-from tests.promises.kernel import Hang, Step, hanging, refused
-from tests.promises.stores import names_in
+from tests.promises.processes import Hang, Step, hanging, names_in, refused
 
 LIMIT = 0.2
 PATIENT = 2.0

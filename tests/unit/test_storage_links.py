@@ -19,7 +19,7 @@ from sfn.reader.verify import verify
 from sfn.sfnfile.naming import depth_below_table
 from sfn.storage.atomic_files import LOCK_NAME
 from sfn.storage.local import BlockingLocalStore
-from tests.promises.stores import names_in
+from tests.promises.processes import names_in
 from tests.unit.directory import Directory
 from tests.unit.real_table import real_table
 

@@ -27,8 +27,7 @@ from sfn.storage.atomic_files import (
     read_content,
 )
 from sfn.storage.local import PROPAGATION_SECONDS, BlockingLocalStore, LocalStore
-from tests.promises.kernel import Step, refused
-from tests.promises.stores import NOBODY, names_in, told, touch_as_nobody, write_within
+from tests.promises.processes import NOBODY, Step, names_in, refused, told, touch_as_nobody, write_within
 
 # ── Paths, permissions and limits
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import anyio
 
 from sfn.telemetry import logs
-from tests.promises.catalog_quirks.page import measured, page
 from tests.promises.catalog_quirks.table import named
-from tests.promises.catalog_quirks.world import Seen
+from tests.promises.catalog_quirks.world import Seen, measured, page
 
 
 async def main() -> None:

@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from tests.promises.catalog_quirks.changes import (
+from tests.promises.catalog_quirks.server import (
     ABSENT,
     BAD,
     HTML,
     TOKEN,
     UNCHANGED,
+    Answer,
+    Outcome,
+    Quirk,
+    always,
     bad,
     chunked,
     config,
@@ -19,6 +23,7 @@ from tests.promises.catalog_quirks.changes import (
     empty_pages,
     empty_token,
     encoded,
+    error,
     expiring,
     gone,
     hang,
@@ -27,6 +32,7 @@ from tests.promises.catalog_quirks.changes import (
     no_end,
     no_pages,
     no_refs,
+    paged,
     same_token,
     tagged,
     twice,
@@ -37,8 +43,6 @@ from tests.promises.catalog_quirks.changes import (
     without_empty,
     without_uuid,
 )
-from tests.promises.catalog_quirks.quirk import Outcome, Quirk, always
-from tests.promises.catalog_quirks.server import Answer, error, paged
 
 _MOVED: Final = Answer(b"", 307, {"location": "https://elsewhere.example/v1"})
 MADE_UP: Final = "made up"

@@ -1,9 +1,9 @@
-"""A world of the contract suite on a catalog with a quirk, and what is seen of three namespaces there."""
+"""A world of the contract suite on a catalog with a quirk: what is seen there, and how the page shows it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -15,12 +15,16 @@ from sfn.catalogs.rest.settings import RestSettings
 from sfn.domain.catalog_answer import Loaded, NoSuchTable
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ExternalError
-from tests.promises.catalog_quirks.quirk import Quirk
-from tests.promises.catalog_quirks.server import NAME, QuirkServer
+from tests.integration.pages import Shown
+from tests.promises.catalog_quirks.server import NAME, Outcome, Quirk, QuirkServer
+from tests.promises.catalog_quirks.table import QUIRKS
 from tests.promises.catalogs import MemoryWorld
 
 BAD: Final = "mm"
 """The namespace that quirks of one namespace are about; it lies between two others."""
+
+MODULE: Final = "tests.promises.catalog_quirks"
+_LONGEST: Final = 140
 
 
 class QuirkWorld(MemoryWorld):
@@ -111,3 +115,50 @@ def reason(text: str) -> str:
     """What was found, without what differs from run to run."""
     found = re.sub(r"http://127\.0\.0\.1:\d+", "", text.partition(", found ")[2] or text)
     return re.sub(r"\s+", " ", found)
+
+
+async def measured(quirk: Quirk) -> Seen:
+    """Ask a catalog with a quirk."""
+    async with opened(quirk) as (server, adapter):
+        return await seen(quirk, server, adapter)
+
+
+def outcome(result: Seen) -> Outcome:
+    """What was made of it, by what was seen."""
+    if not result.refused and not result.withheld:
+        return Outcome.RIGHT
+    if {*result.withheld} == {"mm"} and not any("load" in asked for asked in result.refused):
+        return Outcome.WITHHELD
+    if {*result.refused} == {"load mm.gone"}:
+        return Outcome.GONE_UNSEEN
+    return Outcome.REFUSED if any(asked.startswith("load aa") for asked in result.refused) else Outcome.NO_LISTING
+
+
+def page(results: dict[str, Seen]) -> Shown:
+    """The tables of all groups.
+
+    Args:
+        results: what was seen, by group and key.
+    """
+    tables = [f"## {group}\n\n{_table(group, quirks, results)}" for group, quirks in QUIRKS.items()]
+    return Shown("docs/evidence/catalog-quirks.md", MODULE, "\n" + "\n".join(tables) + "\n")
+
+
+def _table(group: str, quirks: tuple[Quirk, ...], results: dict[str, Seen]) -> str:
+    return "".join(f"| {' | '.join(line)} |\n" for line in _lines(group, quirks, results))
+
+
+def _lines(group: str, quirks: tuple[Quirk, ...], results: dict[str, Seen]) -> Iterator[tuple[str, str, str]]:
+    yield "the catalog answers with", "the listener", "seen on"
+    yield "---", "---", "---"
+    for one in quirks:
+        result = results[f"{group}: {one.key}"]
+        said = [outcome(result).value, *([one.how] if one.how else []), *_reasons(result)]
+        yield one.what, "; ".join(said).replace("|", "\\|"), one.seen
+
+
+def _reasons(result: Seen) -> Iterator[str]:
+    reasons = [*result.withheld.values(), *result.refused.values()]
+    if reasons:
+        text = reasons[0] if len(reasons[0]) <= _LONGEST else f"{reasons[0][:_LONGEST].rstrip()} …"
+        yield f"reason: “{text}”"

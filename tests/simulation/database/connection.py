@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sfn.inbox.postgres.connections import Connect, PostgresConnection
 from sfn.inbox.postgres.faults import LOST, UNREACHABLE, PostgresConnectionLost, PostgresFault
-from tests.simulation.database.server import IDLE_TIMEOUT, Server
-from tests.simulation.database.session import Session
+from tests.simulation.database.server import IDLE_TIMEOUT, Server, Session
 
 if TYPE_CHECKING:
     from tests.simulation.node import Node
@@ -43,7 +42,7 @@ def connector(server: Server, node: Node | None) -> Connect:
 
 
 class TwinConnection:
-    """Implements `Connection` as far as it is not SQL, and runs the statements of a `TwinUnit`.
+    """Implements `Connection` as far as it is not SQL, and runs the statements of a `TwinTransaction`.
 
     Args:
         prepares: as of `Connection`.
@@ -165,11 +164,11 @@ class TwinConnection:
                 timer.cancel()
 
     def _pace(self) -> float:
-        return SLOW if not self._server.weather.calm and self._server.rng.random() < SELDOM else PACE
+        return SLOW if not self._server.faults.calm and self._server.rng.random() < SELDOM else PACE
 
     def _is_cut(self) -> bool:
-        weather = self._server.weather
-        if self._node is None or weather.calm or self._server.rng.random() >= weather.cut:
+        faults = self._server.faults
+        if self._node is None or faults.calm or self._server.rng.random() >= faults.cut:
             return False
         self._server.count("cut")
         return True

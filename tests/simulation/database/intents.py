@@ -11,7 +11,7 @@ from sfn.inbox.codec import encode_key
 from sfn.inbox.intents import DueRange, IntentChange, IntentKey, OpenIntent, OpenIntentStats, is_due, open_intent_stats
 from sfn.inbox.postgres.notes import FoundIntents, IntentQuery
 from tests.simulation.database.connection import TwinConnection
-from tests.simulation.database.session import Session
+from tests.simulation.database.server import Session
 
 
 class TwinIntents:
