@@ -18,10 +18,8 @@ from typing import Any
 
 import anyio.to_thread
 
-from tests.forks import command, status_of
-from tests.integration.lake import Lake, lake
-from tests.integration.process import Daemon, configure, serving
-from tests.integration.waiting import until
+from tests.support.processes import command, status_of, until
+from tests.support.service import Daemon, Lake, configure, lake, serving
 
 SFN = Path(sys.executable).with_name("sfn")
 _OPTION = re.compile("-{0,2}[a-z][a-z-]*")

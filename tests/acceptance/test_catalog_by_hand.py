@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.real_catalog import runtime
+from tests.support.programs import runtime
 
 ROOT = Path(__file__).parents[2]
 SERVE = ROOT / "deploy" / "rest-fixture" / "serve.py"

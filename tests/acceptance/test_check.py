@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.command import place, sfn
-from tests.integration.lake import lake
-from tests.integration.process import configure
+from tests.support.service import configure, lake
 
 
 def severities(findings: Sequence[dict[str, str]]) -> dict[str, str]:

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from sfn.demo import environment
-from tests.real_catalog import runtime
+from tests.support.programs import runtime
 
 SFN = Path(sys.executable).with_name("sfn")
 MINUTE = 60

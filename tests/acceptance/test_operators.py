@@ -10,7 +10,7 @@ import pytest
 
 from sfn.cli.client import actor_name
 from tests.acceptance.command import Place, answered, interrupted, on_terminal, place, sfn
-from tests.integration.waiting import until
+from tests.support.processes import until
 
 
 @pytest.fixture(name="here", scope="module")

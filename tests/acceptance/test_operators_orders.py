@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.acceptance.command import Place, place, sfn
-from tests.integration.process import serving
-from tests.integration.waiting import until
+from tests.support.processes import until
+from tests.support.service import serving
 
 
 async def test_several_catalogs_are_not_guessed(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ import sfn
 from sfn.app import catalogs
 from sfn.app.storage import open_stores
 from sfn.settings import load
-from tests.integration.lake import lake
-from tests.integration.waiting import until
 from tests.shape import links
+from tests.support.processes import until
+from tests.support.service import lake
 
 ROOT = Path(__file__).parents[2]
 README = "README.md"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.command import Place, place, sfn
-from tests.integration.signing import TEXT, WEBHOOK
+from tests.support.listener import TEXT, WEBHOOK
 
 SENDERS = f"""
 [senders.hook]

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers.azure import ACCOUNT, KEY, Azure
-from tests.servers.gcs import GCS
-from tests.servers.s3 import REGION, ROOT, S3
+from tests.servers.object_stores import ACCOUNT, ACCOUNT_KEY, GCS, REGION, ROOT, S3, Azure
 
 FSSPEC = "pyiceberg.io.fsspec.FsspecFileIO"
 
@@ -60,7 +58,7 @@ def azure(request: pytest.FixtureRequest) -> Cloud:
     return Cloud(
         f"abfss://{server.container()}@{ACCOUNT}.dfs.core.windows.net/wh",
         {"adls.connection-string": server.connection, "py-io-impl": FSSPEC},
-        f'endpoint = "{server.endpoint}"\naccount_key = "{KEY}"\n',
+        f'endpoint = "{server.endpoint}"\naccount_key = "{ACCOUNT_KEY}"\n',
         {"connection_string": server.connection},
     )
 

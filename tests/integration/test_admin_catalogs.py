@@ -17,8 +17,20 @@ from sfn.domain.identifiers import CatalogName
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, PublishResult, TableState
 from sfn.http.app import build_app
 from sfn.http.body import ADMIN_BODY_LIMITS, BodyLimitMiddleware, BodyLimits
-from tests.integration.listening import CHUNKED, Service, answer, assert_problem, chunk, listening, request
-from tests.integration.operating import Office, got, operating, posted, table
+from tests.promises.inboxes import table
+from tests.support.listener import (
+    CHUNKED,
+    Office,
+    Service,
+    answer,
+    assert_problem,
+    chunk,
+    got,
+    listening,
+    operating,
+    posted,
+    request,
+)
 
 # ── Commands
 

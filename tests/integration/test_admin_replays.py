@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from sfn.domain.events import Notification, UndecodableRequest
-from tests.integration.operating import Office, got, operating, posted, table
+from tests.promises.inboxes import table
+from tests.support.listener import Office, got, operating, posted
 
 REPLAY = "/admin/v1/dead-letters:replay"
 EVENTS = [Notification(table(f"t{number}"), "etl") for number in range(750)]

@@ -23,8 +23,8 @@ from sfn.domain.jobs import (
 )
 from sfn.inbox.model import DeadLetterFilter
 from sfn.publish.policy import TableFilter
-from tests.integration.operating import Office, got, operating, table
-from tests.promises.inboxes import AT, pointer
+from tests.promises.inboxes import AT, pointer, table
+from tests.support.listener import Office, got, operating
 
 ORDERS, SECRET = table("orders"), table("secret")
 GONE = TableState(has_settled=True)

@@ -16,11 +16,10 @@ import pytest
 
 from sfn.app.endpoints import FacadeFolders
 from sfn.app.standalone import build_standalone
-from tests.integration.facing import WITHIN, facing, refused
-from tests.integration.lake import Lake, lake
-from tests.integration.listening import Open, answer, chunk, listening, request
-from tests.integration.process import Daemon, configure, serving
-from tests.integration.waiting import wait_for
+from tests.integration.facade import WITHIN, facing, refused
+from tests.support.listener import Open, answer, chunk, listening, request
+from tests.support.processes import wait_for
+from tests.support.service import Daemon, Lake, configure, lake, serving
 from tests.unit.certificates import Authority
 from tests.unit.faced import HOME, commit, shown
 

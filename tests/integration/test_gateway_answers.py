@@ -21,11 +21,10 @@ from structlog.testing import capture_logs
 from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
 from sfn.gateway.routes import recognise_change
 from tests.integration.gateways import Ended, Line, Message, asked, gate, saying, sized
-from tests.integration.listening import chunk
-from tests.integration.waiting import until
-from tests.real_catalog import IS_CI
-from tests.servers.found import installed
-from tests.servers.nginx import Nginx
+from tests.servers.proxies import Nginx
+from tests.support.listener import chunk
+from tests.support.processes import until
+from tests.support.programs import IS_CI, installed
 
 # ── Answers
 

@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from tests.integration.gateways import ROOT, Catalog, Gate, Message, asked, catalog, gate, parted, saying, sized
-from tests.integration.listening import chunk
+from tests.support.listener import chunk
 
 # ── Forwarded requests
 

@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from tests.integration.gateways import Line, Message, asked, gate
-from tests.integration.listening import chunk, drip
-from tests.integration.waiting import until
+from tests.support.listener import chunk, drip
+from tests.support.processes import until
 
 NAMESPACE = "/v1/namespaces/a"
 COMMIT = f"{NAMESPACE}/tables/t"

@@ -14,12 +14,10 @@ from structlog.testing import capture_logs
 from sfn.http.app import build_app
 from sfn.http.secrets import PartyTokens
 from sfn.http.senders import OPERATORS_PARTY, Keyring, Senders, anonymous_senders
-from tests.integration.lake import Lake, lake
-from tests.integration.listening import ETL, Reply, Service, answer, assert_problem, connected, listening, request
-from tests.integration.listening import EVENT as CATALOG_EVENT
-from tests.integration.operating import Office
-from tests.integration.process import TOKEN, Daemon, configure, serving
-from tests.integration.waiting import until
+from tests.support.listener import ETL, Office, Reply, Service, answer, assert_problem, connected, listening, request
+from tests.support.listener import EVENT as CATALOG_EVENT
+from tests.support.processes import until
+from tests.support.service import TOKEN, Daemon, Lake, configure, lake, serving
 
 # ── Requests without a valid token
 

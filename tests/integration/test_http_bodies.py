@@ -14,21 +14,26 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.errors import ErrorScope, Transient
 from sfn.http.server import ServerConnection
-from tests.integration.listening import (
+from tests.support.listener import (
     CHUNKED,
     DEADLINE,
     EVENT,
+    HMAC,
     LIMIT,
+    TEXT,
     Open,
     Service,
     answer,
     assert_problem,
     chunk,
     drip,
+    fields,
+    hooked,
     listening,
     request,
+    said,
+    signers,
 )
-from tests.integration.signing import HMAC, TEXT, fields, hooked, said, signers
 
 # ── Sizes, speeds and lengths
 

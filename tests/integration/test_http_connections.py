@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from sfn.concurrency import WatchedFiles
 from sfn.http.server import HEAD_LIMIT, Certificate, HttpServer, LoggedHandshake, ServerConnection
 from sfn.telemetry.logs import LogThrottle
-from tests.integration.listening import (
+from tests.support.listener import (
     CHUNKED,
     EVENT,
     TOKEN,
@@ -32,7 +32,7 @@ from tests.integration.listening import (
     listening,
     request,
 )
-from tests.integration.waiting import until
+from tests.support.processes import until
 from tests.unit.certificates import Authority, Files, Pair, replace
 
 # ── TCP

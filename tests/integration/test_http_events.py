@@ -21,12 +21,15 @@ from sfn.http.senders import Keyring, Senders, anonymous_senders
 from sfn.iceberg_errors import ICEBERG_ERROR_TYPES
 from tests.dialects.asking import SENDER, WAREHOUSE, document, golden
 from tests.dialects.samples import lakekeeper
-from tests.integration.listening import (
+from tests.promises.inboxes import HandClock
+from tests.support.listener import (
     CHUNKED,
     DEADLINE,
     ETL,
     EVENT,
+    HMAC,
     LIMIT,
+    TEXT,
     TOKEN,
     Open,
     Reply,
@@ -35,11 +38,13 @@ from tests.integration.listening import (
     assert_problem,
     chunk,
     enrolled,
+    fields,
+    hooked,
     listening,
     request,
+    said,
+    signers,
 )
-from tests.integration.signing import HMAC, TEXT, fields, hooked, said, signers
-from tests.promises.inboxes import HandClock
 from tests.unit.scraping import Standing, read
 
 # ── Senders and answers

@@ -29,10 +29,9 @@ from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.http.openapi import SCHEMAS
 from sfn.http.responses import PROBLEM_MEDIA_TYPE
 from sfn.http.senders import anonymous_senders
-from tests.integration.lake import Lake, lake
-from tests.integration.listening import Service
-from tests.integration.operating import OPERATOR, Office, client, table
-from tests.integration.process import TOKEN, Daemon, configure, serving
+from tests.promises.inboxes import table
+from tests.support.listener import OPERATOR, Office, Service, client
+from tests.support.service import TOKEN, Daemon, Lake, configure, lake, serving
 
 # ── OpenAPI description
 

@@ -9,8 +9,7 @@ from structlog.testing import capture_logs
 
 from sfn.formats.event import Sender
 from sfn.http.senders import Keyring, Senders, anonymous_senders
-from tests.integration.listening import EVENT, Open, Reply, Service, answer, assert_problem, listening, request
-from tests.integration.signing import signers
+from tests.support.listener import EVENT, Open, Reply, Service, answer, assert_problem, listening, request, signers
 
 ORIGIN = "eventemitter.example.com"
 POLARIS = "/v1/theirs/namespaces/sales/tables/orders/notifications"

@@ -11,8 +11,25 @@ from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.formats.event import Sender
 from sfn.http.secrets import PartyTokens
 from sfn.http.senders import Keyring, Senders
-from tests.integration.listening import LIMIT, TOKEN, Open, Reply, Service, answer, assert_problem, listening, request
-from tests.integration.signing import HMAC, MANNERS, STANDARD, TEXT, WEBHOOK, Clock, fields, said
+from tests.support.listener import (
+    HMAC,
+    LIMIT,
+    MANNERS,
+    STANDARD,
+    TEXT,
+    TOKEN,
+    WEBHOOK,
+    Clock,
+    Open,
+    Reply,
+    Service,
+    answer,
+    assert_problem,
+    fields,
+    listening,
+    request,
+    said,
+)
 
 NOTE = {
     "notification-type": "UPDATE",

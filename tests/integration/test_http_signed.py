@@ -15,27 +15,25 @@ from sfn.domain.identifiers import TableIdentifier
 from sfn.formats.event import Sender
 from sfn.http.secrets import PartyTokens, WatchedTokenFile
 from sfn.http.senders import Keyring, Senders, anonymous_senders
-from tests.integration.listening import (
-    EVENT,
-    LIMIT,
-    Open,
-    Reply,
-    Service,
-    answer,
-    assert_problem,
-    listening,
-    request,
-)
-from tests.integration.signing import (
+from tests.support.listener import (
     ANOTHER,
+    EVENT,
     HMAC,
+    LIMIT,
     MANNERS,
     STANDARD,
     TEXT,
     WEBHOOK,
     Clock,
+    Open,
+    Reply,
+    Service,
+    answer,
+    assert_problem,
     fields,
     hooked,
+    listening,
+    request,
     said,
     signers,
 )

@@ -23,10 +23,10 @@ from typing_extensions import override
 import sfn
 from sfn.errors import Dropped, NotFound
 from tests.integration.clouds import CLOUDS, Cloud
-from tests.integration.lake import Lake as RestLake
-from tests.integration.process import TOKEN, Daemon, serving
 from tests.promises.sql_world import SCHEMA
-from tests.servers.s3 import REGION, ROOT, S3, Keys
+from tests.servers.object_stores import REGION, ROOT, S3, Keys
+from tests.support.service import TOKEN, Daemon, serving
+from tests.support.service import Lake as RestLake
 
 # ── Configured keys
 

@@ -20,10 +20,9 @@ from tests.faults.lake import NAMESPACE
 from tests.faults.lake import Lake as FaultLake
 from tests.faults.lake import serving as serving_lake
 from tests.faults.service import CATALOG, OPERATOR, Service, Setting, eventually, started
-from tests.integration.lake import Lake, lake
-from tests.integration.process import Daemon, configure, serving
-from tests.integration.waiting import until
 from tests.servers.postgres import Postgres
+from tests.support.processes import until
+from tests.support.service import Daemon, Lake, configure, lake, serving
 
 # ── Operators
 

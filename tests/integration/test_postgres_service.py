@@ -24,12 +24,12 @@ from sfn.inbox.postgres import PostgresInbox, PostgresServer, preflight
 from sfn.inbox.postgres.opening import prepared, reached
 from sfn.inbox.postgres.schema import MIGRATIONS
 from sfn.settings import load
-from tests.integration.process import Daemon, serving
-from tests.integration.sharing import fill, stored
 from tests.integration.test_service_process import Writer
-from tests.integration.waiting import until
 from tests.servers.postgres import Postgres
-from tests.servers.user import give
+from tests.servers.process import give
+from tests.support.processes import until
+from tests.support.service import Daemon, serving
+from tests.support.shared_inboxes import fill, stored
 
 # ── Two services on one inbox
 

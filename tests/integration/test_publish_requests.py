@@ -37,7 +37,7 @@ from tests.faults.service import eventually
 from tests.faults.stores import CountingStore
 from tests.promises.grounds import s3_store
 from tests.promises.inboxes import TERMS, HandClock
-from tests.servers.s3 import S3
+from tests.servers.object_stores import S3
 
 # ── Requests to the store
 

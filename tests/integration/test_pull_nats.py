@@ -22,10 +22,10 @@ from sfn.inbox.model import InboxConfig
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.pull import SourceUnavailable
 from sfn.pull.nats import MAX_PENDING, NatsServer
-from tests.integration.listening import Inbox
-from tests.integration.pulling import LIMIT, Place, event, names, subjects
-from tests.integration.waiting import until
 from tests.servers.nats import Nats
+from tests.support.listener import Inbox
+from tests.support.processes import until
+from tests.support.pull_source import LIMIT, Place, event, names, subjects
 
 # ── Durable consumers
 

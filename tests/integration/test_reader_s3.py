@@ -14,7 +14,7 @@ from sfn.reader import verify
 from sfn.reader.files import run_synchronously
 from sfn.reader.remote_files import FsspecFileSystem
 from tests.faults.proxy import Asked, Fault, Pass, Proxy
-from tests.servers.s3 import REGION, ROOT, S3
+from tests.servers.object_stores import REGION, ROOT, S3
 from tests.unit.odd_paths import ODD, odd_table
 
 NOT_ON_THIS_SERVER = {"a..", "..a", "..."}

@@ -16,7 +16,7 @@ from sfn.storage import Deleted, Guarantees, PreconditionFailed
 from sfn.storage.object_store import RemoteStore
 from tests.faults.proxy import Answer, Asked, Break, Cut, Fault, Lose, Pass, Proxy
 from tests.promises.grounds import s3_store
-from tests.servers.s3 import S3
+from tests.servers.object_stores import S3
 
 
 @pytest.fixture

@@ -22,10 +22,9 @@ from sfn.errors import Unreadable
 from sfn.http.responses import PROBLEM_MEDIA_TYPE
 from sfn.http.server import listening_socket
 from sfn.settings import load
-from tests.integration.lake import Lake, lake
-from tests.integration.process import TOKEN, TOLD, Daemon, configure, refused, serving
-from tests.integration.signing import STANDARD, WEBHOOK, fields
-from tests.integration.waiting import until
+from tests.support.listener import STANDARD, WEBHOOK, fields
+from tests.support.processes import until
+from tests.support.service import TOKEN, TOLD, Daemon, Lake, configure, lake, refused, serving
 from tests.unit.certificates import Authority, Files, replace
 from tests.unit.rest_server import reply, running
 from tests.unit.scraping import Page

@@ -11,9 +11,8 @@ import anyio
 import httpx
 import pytest
 
-from tests.integration.lake import Lake, lake
-from tests.integration.process import Daemon, configure, refused, serving, start
-from tests.integration.waiting import until
+from tests.support.processes import until
+from tests.support.service import Daemon, Lake, configure, lake, refused, serving, start
 
 # ── Signals and failures
 
@@ -214,7 +213,7 @@ async def test_without_a_token_it_does_not_listen_to_the_network(world: Lake) ->
 
 
 QUIET = '[sweep]\nevery = "off"'
-HUNG = "tests.integration.hung_service"
+HUNG = ("tests.integration.child_processes", "hung")
 
 
 async def until_it_hangs(daemon: Daemon, world: Lake) -> None:
@@ -227,7 +226,7 @@ async def until_it_hangs(daemon: Daemon, world: Lake) -> None:
 
 async def test_a_file_system_that_hangs_does_not_keep_the_process_alive(world: Lake) -> None:
     configuration = configure(world, QUIET, drain="300ms")
-    async with serving(configuration, command=(HUNG, "files")) as daemon:
+    async with serving(configuration, command=(*HUNG, "files")) as daemon:
         await until_it_hangs(daemon, world)
         daemon.send(signal.SIGTERM)
         assert await daemon.ended(10) == 1
@@ -244,7 +243,7 @@ async def test_a_file_system_that_hangs_does_not_keep_the_process_alive(world: L
 
 async def test_a_wait_that_nobody_bounded_does_not_keep_the_process_alive(world: Lake) -> None:
     configuration = configure(world, QUIET, drain="300ms")
-    async with serving(configuration, command=(HUNG, "wait")) as daemon:
+    async with serving(configuration, command=(*HUNG, "wait")) as daemon:
         await until_it_hangs(daemon, world)
         daemon.send(signal.SIGTERM)
         assert await daemon.ended(10) == 1

@@ -36,7 +36,7 @@ from sfn.telemetry.metrics import Metrics
 from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.outcome_log import OutcomeLog
 from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
-from tests.integration.waiting import until
+from tests.support.processes import until
 
 BROKEN = FatalError("inbox", expected="a sound inbox", found="another")
 BUSY = Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=0.01)

@@ -39,10 +39,10 @@ from sfn.errors import FatalError
 from sfn.inbox.admin import PRUNE_BATCH_SIZE
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.sqlite.schema import VERSION
-from tests.integration.inbox_processes import hold, open_it, put_for_ever
-from tests.integration.waiting import until
 from tests.promises.inboxes import AT, PLENTY, TERMS, Ground, HandClock, pointer, table
 from tests.promises.stores import ended, names_in, started, told
+from tests.support.processes import until
+from tests.support.shared_inboxes import hold, open_it, put_for_ever
 
 # ── Opening and recovery
 

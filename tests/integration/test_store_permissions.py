@@ -22,8 +22,8 @@ from sfn.storage.object_store import RemoteStore
 from tests.faults.proxy import Answer, Instead, Proxy
 from tests.integration.test_publish_requests import NAME, Line
 from tests.promises.grounds import s3_store
-from tests.servers.s3 import S3
-from tests.servers.s3 import Keys as User
+from tests.servers.object_stores import S3
+from tests.servers.object_stores import Keys as User
 
 # ── Least privileges
 

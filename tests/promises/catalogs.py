@@ -27,7 +27,7 @@ from sfn.demo.environment import RestCatalogServer
 from sfn.domain.identifiers import TableIdentifier
 from tests.promises.sql_world import sql_world
 from tests.promises.told_world import ToldWorld
-from tests.real_catalog import runtime
+from tests.support.programs import runtime
 
 _spaces = count(1)
 

@@ -13,7 +13,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from tests.servers.found import CACHES, found
+from tests.support.programs import CACHES, found
 
 PATIENCE: Final = 60.0
 """Seconds for the JVM to end, which takes half of one alone on a machine."""

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from sfn.demo.environment import RestCatalogServer
 from tests.integration.rck.kit import EXPECTED, compatibility_kit, secluded, tried
-from tests.real_catalog import runtime
+from tests.support.programs import runtime
 
 
 def main() -> None:

@@ -16,8 +16,8 @@ from typing import Final, Self
 from xml.etree import ElementTree as ET
 
 from sfn.demo.environment import ServerRuntime
-from tests.integration.pages import ROOT
-from tests.servers.found import CACHES, found
+from tests.support.pages import ROOT
+from tests.support.programs import CACHES, found
 
 EXPECTED: Final = Path(__file__).with_name("expected.json")
 PASSED, FAILED, SKIPPED, ABORTED = "passed", "failed", "skipped", "aborted"

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.integration.gated import gated
-from tests.integration.measuring import differences
+from tests.integration.gateway_catalog import gated
 from tests.integration.rck.kit import EXPECTED, FAILED, PASSED, Outcomes, compatibility_kit, pinned, secluded, tried
-from tests.real_catalog import runtime
+from tests.support.pages import differences
+from tests.support.programs import runtime
 
 ANEW = "if Iceberg's own server does so itself: python -m tests.integration.rck"
 

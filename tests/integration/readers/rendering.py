@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tests.integration.pages import Shown
 from tests.integration.readers.matrix import Matrix
 from tests.integration.readers.outcome import REFUSES, SAME
 from tests.integration.readers.readers import READERS
+from tests.support.pages import Shown
 
 _MODULE = "tests.integration.readers"
 LEGEND = (

@@ -17,7 +17,7 @@ from sfn.sfnfile import document, version_hint
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import FileLayout, FileOwner
 from tests.integration.readers.readers import Place, Rows
-from tests.integration.waiting import wait_for
+from tests.support.processes import wait_for
 
 PATIENCE = 20.0
 """Seconds that the service has for each thing to do."""

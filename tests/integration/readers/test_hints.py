@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from tests.integration.pages import ROOT
 from tests.integration.readers.hints import Cell
+from tests.support.pages import ROOT
 
 PATIENCE = 240
 """Seconds for what takes a quarter of a minute alone on a machine."""

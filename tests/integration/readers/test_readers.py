@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.integration.measuring import apart, differences
 from tests.integration.readers.matrix import EXPECTED, Matrix, installed
 from tests.integration.readers.outcome import REFUSES, SAME, outcome
 from tests.integration.readers.readers import READERS, Place, Reader, Rows
 from tests.integration.readers.rendering import pages
 from tests.integration.readers.steps import STEPS, Step
+from tests.support.pages import apart, differences
 
 ANEW = "if that is as it should be: python -m tests.integration.readers"
 PATIENCE = 240

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from sfn.demo.environment import RestCatalogServer
-from tests.integration.gated import beside
+from tests.integration.gateway_catalog import beside
 from tests.integration.replay.request import Answer, Catalog
 from tests.integration.replay.requests import FILLED, REQUESTS
-from tests.real_catalog import runtime
+from tests.support.programs import runtime
 
 Answers = Mapping[str, Answer]
 ROWS = pa.table({"id": [1, 2, 3]})
@@ -28,7 +28,7 @@ def fixture_found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[An
     with RestCatalogServer(alone, runtime()) as server:
         fill(server)
         direct = Catalog(server.uri, alone).answers(REQUESTS)
-    module = "tests.integration.sweeping_service"
+    module = ("tests.integration.child_processes", "sweeping")
     with RestCatalogServer(gated, runtime()) as server, beside(server, service, module) as place:
         fill(server)
         through = Catalog(place.uri, gated).answers(REQUESTS)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from sfn.sfnfile.naming import NAMINGS
-from tests.integration.pages import Shown
 from tests.integration.scenarios.looks import STANDARD
 from tests.integration.scenarios.matrix import Cell, Matrix
 from tests.integration.scenarios.scenario import Telling
+from tests.support.pages import Shown
 
 _MODULE = "tests.integration.scenarios"
 _LETTERS = {how: how[0].upper() for how in STANDARD}

@@ -16,7 +16,7 @@ import httpx
 
 from sfn.clock import SystemClock
 from sfn.demo.environment import GuardedProcess
-from tests.integration.waiting import wait_for
+from tests.support.processes import wait_for
 
 Identifier = tuple[str, ...]
 Row = dict[str, Any]

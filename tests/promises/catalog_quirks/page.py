@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tests.integration.pages import Shown
 from tests.promises.catalog_quirks.quirk import Outcome, Quirk
 from tests.promises.catalog_quirks.table import QUIRKS
 from tests.promises.catalog_quirks.world import Seen, opened, seen
+from tests.support.pages import Shown
 
 MODULE: Final = "tests.promises.catalog_quirks"
 _LONGEST: Final = 140

@@ -7,10 +7,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sfn.demo.environment import RestCatalogServer, find_runtime
-from tests.integration.measuring import write_down
 from tests.spark.matrix.matrix import EXPECTED, FEATURES, measured
 from tests.spark.matrix.rendering import pages
 from tests.spark.running import running, settings
+from tests.support.pages import write_down
 
 
 def main() -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from sfn.spark.read_table import ENGINES
-from tests.integration.pages import Shown
 from tests.spark.matrix.matrix import Matrix
 from tests.spark.matrix.outcome import REFUSES, SAME
+from tests.support.pages import Shown
 
 _MODULE: Final = "tests.spark.matrix"
 LEGEND: Final = (

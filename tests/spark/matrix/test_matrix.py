@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sfn.errors import NotSupported
 from sfn.spark.read_table import ENGINES
-from tests.integration.measuring import differences
 from tests.spark.matrix.matrix import EXPECTED, FEATURES, Matrix, installed, measured
 from tests.spark.matrix.outcome import REFUSES, SAME, WRONG, checked, outcome
 from tests.spark.matrix.rendering import pages
 from tests.spark.matrix.shown import Shown
+from tests.support.pages import differences
 
 ANEW = "if that is as it should be: python -m tests.spark.matrix"
 

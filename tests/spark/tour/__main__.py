@@ -16,12 +16,12 @@ import pytest
 from sfn.demo.demo import Narrator
 from sfn.demo.environment import RestCatalogServer
 from sfn.errors import SfnError, suggest_name
-from tests.real_catalog import runtime
 from tests.spark.running import running, settings
 from tests.spark.tour.chapter import Chapter
 from tests.spark.tour.chapters import CHAPTERS
 from tests.spark.tour.place import Place, place
 from tests.spark.tour.stage import Stage
+from tests.support.programs import runtime
 
 DONE, FAILED = 0, 1
 _RULE: Final = "─"

@@ -1,4 +1,4 @@
-"""Iceberg's own REST catalog behind a gateway, and the service that hears of its commits in no other way."""
+"""Iceberg's own REST catalog behind a gateway, and the service that learns of its commits in no other way."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from sfn.demo.environment import GuardedProcess, RestCatalogServer, ServerRuntim
 from sfn.errors import Unreadable
 from sfn.sfnfile import document
 from sfn.sfnfile.locations import canonical
-from tests.integration.pages import ROOT
-from tests.integration.waiting import wait_for
+from tests.support.pages import ROOT
+from tests.support.processes import wait_for
 
 Identifier = tuple[str, ...]
 
@@ -160,17 +160,17 @@ def gated(folder: Path, runtime: ServerRuntime) -> Iterator[Gated]:
 
 
 @contextmanager
-def beside(server: RestCatalogServer, folder: Path, module: str = "sfn") -> Iterator[Gated]:
+def beside(server: RestCatalogServer, folder: Path, module: Sequence[str] = ("sfn",)) -> Iterator[Gated]:
     """A gateway and the service for a catalog that runs.
 
     Args:
         folder: for the service's configuration, inbox and log.
-        module: what is started with `python -m`, with the arguments of `sfn`.
+        module: what is started with `python -m`, and arguments of its own before those of `sfn`.
     """
     configuration, log = folder / "sfn.toml", folder / "service.log"
     configuration.write_text(_CONFIGURATION.format(folder=folder, uri=server.uri, warehouse=server.warehouse))
     # No variable of the user's, which would win over the file.
-    command: list[str | Path] = [sys.executable, "-m", module, "serve", "--config", configuration]
+    command: list[str | Path] = [sys.executable, "-m", *module, "serve", "--config", configuration]
     process = GuardedProcess(command, env={"PYTHONPATH": str(ROOT)}, log=log)
     try:
         yield Gated(server, folder, _listener(process, log))

@@ -1,34 +1,49 @@
-"""A real server on a free port, a raw connection to it, and the twins that it works with."""
+"""A listener on a free port with an inbox in memory, a raw connection to it, senders that sign, and operators."""
 
 from __future__ import annotations
 
 import json
 import socket
 import ssl
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import anyio
+import httpx
 from anyio.abc import ByteStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.tls import TLSAttribute, TLSStream
+from fastapi import APIRouter
+from typing_extensions import override
 
+from sfn.admin.app import routes
+from sfn.admin.routes import AdminContext, AdminInbox, ConfiguredCatalog, ProcessInfo
 from sfn.domain.events import InboxMessage, Notification, PutResult, UndecodableRequest
 from sfn.domain.identifiers import TableIdentifier
-from sfn.errors import FatalError
+from sfn.errors import FatalError, Rejected
 from sfn.formats.event import Sender
 from sfn.http.app import AsgiApplication, build_app
 from sfn.http.body import BodyLimits
 from sfn.http.events import EventFilter, EventsEndpoint, Readiness
 from sfn.http.responses import PROBLEM_MEDIA_TYPE
-from sfn.http.secrets import PartyTokens
-from sfn.http.senders import Keyring, Senders
+from sfn.http.secrets import AcceptedToken, AuthScheme, PartyTokens, WatchedTokenFile
+from sfn.http.senders import OPERATORS_PARTY, Keyring, OperatorAuth, Senders
 from sfn.http.server import Certificate, HttpServer
+from sfn.http.signature import HmacSha256, SignatureScheme, StandardWebhooks, sign
+from sfn.inbox.memory import MemoryInbox
+from sfn.inbox.model import AdminCommand
 from sfn.limits import BodyMemory
+from sfn.publish.policy import TableFilter
+from sfn.telemetry.logs import RejectionLog
 from sfn.telemetry.metrics import Metrics
+from sfn.worker.capacity import CircuitBreakerState
+from sfn.worker.sweep import SweepReport
+from tests.promises.inboxes import TERMS, Ground, HandClock
 
 LIMIT = 4_096
 DEADLINE = 0.4
@@ -257,3 +272,175 @@ def assert_problem(reply: Reply, status: int) -> None:
     assert reply.json["type"] == "about:blank"
     assert reply.json["title"]
     assert reply.json["detail"]
+
+
+NOW: Final = datetime(2026, 11, 24, 12, tzinfo=UTC)
+WEBHOOK: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+ANOTHER: Final = "whsec_b2YgdHdlbnR5LWZvdXIgYnl0ZXM6IGJi"
+TEXT: Final = "a text of sixteen"
+MANNERS: Final[Mapping[AuthScheme, SignatureScheme]] = {
+    AuthScheme.STANDARD_WEBHOOKS: StandardWebhooks(),
+    AuthScheme.HMAC_SHA256: HmacSha256(b"x-polaris-signature-256"),
+}
+STANDARD, HMAC = MANNERS
+CATALOGS: Final = {
+    "hook": {"theirs": "prod", "other": "dev"},
+    "polaris": {"theirs": "dev"},
+    "etl": {"theirs": "prod"},
+}
+"""Of each sender: two that sign, and one that shows a token."""
+
+
+@dataclass(slots=True)
+class Clock:
+    """It goes when it is told to."""
+
+    at: datetime = NOW
+
+    def now(self) -> datetime:
+        return self.at
+
+
+def signers(
+    file: WatchedTokenFile | None = None,
+    *,
+    clock: Clock | None = None,
+    rates: Mapping[str, int] | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Senders:
+    """All three.
+
+    Args:
+        file: instead of the secret of `hook`.
+    """
+    keyring = Keyring(
+        {
+            "hook": PartyTokens({"main": WEBHOOK} if file is None else {}, file, STANDARD),
+            "polaris": PartyTokens({"main": TEXT}, scheme=HMAC),
+            "etl": PartyTokens({"main": TOKEN}),
+        }
+    )
+    enrolled = {name: Sender(name, catalogs) for name, catalogs in CATALOGS.items()}
+    signing = {"hook": MANNERS[STANDARD], "polaris": MANNERS[HMAC]}
+    return Senders(keyring, enrolled, signing=signing, rates=rates, clock=clock or Clock(), monotonic=monotonic)
+
+
+def fields(
+    body: bytes = EVENT,
+    secret: str = WEBHOOK,
+    scheme: AuthScheme = STANDARD,
+    *,
+    message: str = "msg_1",
+    off: float = 0,
+    now: datetime = NOW,
+) -> dict[str, str]:
+    """The headers that sign a body.
+
+    Args:
+        off: seconds that the signing side's clock is ahead.
+    """
+    key = AcceptedToken.from_secret("", secret, scheme).key
+    assert key is not None
+    return sign(MANNERS[scheme], key, body, message, now + timedelta(seconds=off))
+
+
+def said(headers: Mapping[str, str]) -> list[str]:
+    """Headers as they are written."""
+    return [f"{name}: {value}" for name, value in headers.items()]
+
+
+def hooked(body: bytes = EVENT, *more: str, path: str = "/v1/events", message: str = "msg_1") -> bytes:
+    """A request that `hook` signed."""
+    return request(*said(fields(body, message=message)), *more, path=path, body=body, token=None)
+
+
+OPERATOR = {"Authorization": "Bearer an-operators-token"}
+
+
+class Desk(MemoryInbox):
+    """An inbox that can be made to fail an operator."""
+
+    failure: Exception | None = None
+
+    @override
+    async def release(self, catalog: str, command: AdminCommand) -> int:
+        if self.failure is not None:
+            raise self.failure
+        return await super().release(catalog, command)
+
+
+@dataclass
+class Office:
+    """A process as its operators see it."""
+
+    clock: HandClock = field(default_factory=HandClock)
+    sweeps: dict[str, SweepReport] = field(default_factory=dict)
+    breakers: list[CircuitBreakerState] = field(default_factory=list)
+    reasons: tuple[str, ...] = ()
+    understood: list[Notification] | None = None
+    interest: TableFilter = field(default_factory=TableFilter)
+
+    def __post_init__(self) -> None:
+        self.inbox = Desk(TERMS, self.clock)
+        self.ground = Ground(self.inbox, self.clock)
+        self.process = ProcessInfo(
+            version="1.2.3",
+            started_at=self.clock.now(),
+            not_ready_reasons=lambda: self.reasons,
+            catalog_ids=lambda: {"prod": "c1"},
+            breakers=lambda: self.breakers,
+            sweep_reports=lambda: self.sweeps,
+        )
+
+    def router(self, keyring: Keyring | None = None) -> APIRouter:
+        """The routes, for whoever holds the operators' token."""
+        keyring = keyring or Keyring({OPERATORS_PARTY: PartyTokens({"main": "an-operators-token"})})
+        catalogs = {
+            "prod": ConfiguredCatalog("rest", interest=self.interest),
+            "dev.eu": ConfiguredCatalog("rest"),
+            "mute": ConfiguredCatalog("events", is_sweepable=False),
+        }
+        inbox = self.inbox
+        operations = AdminContext(
+            AdminInbox(inbox, inbox, inbox, inbox, inbox, inbox), self.process, catalogs, self._understand, self.clock
+        )
+        return routes(operations, OperatorAuth(keyring, RejectionLog(OPERATORS_PARTY)).authenticate)
+
+    def _understand(self, event: UndecodableRequest) -> Sequence[Notification]:
+        if self.understood is None:
+            raise Rejected("#", status=415, expected="an event in a known format", found="something else")
+        return self.understood
+
+
+@asynccontextmanager
+async def client(service: Service, *routers: APIRouter) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the listener's application with more routes."""
+    app = build_app(
+        service.ingest(), service.readiness, version="1.2.3", on_fatal=service.broken.append, routers=routers
+    )
+    # As a server does: an error that was answered is raised again, to be logged.
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://sfn") as client:
+        yield client
+
+
+@asynccontextmanager
+async def operating(office: Office) -> AsyncIterator[httpx.AsyncClient]:
+    """An operator's client."""
+    async with client(Service(), office.router()) as operator:
+        operator.headers.update(OPERATOR)
+        yield operator
+
+
+async def got(client: httpx.AsyncClient, path: str, **params: str | int) -> Any:  # noqa: ANN401 - JSON
+    """The answer to a question."""
+    reply = await client.get(path, params=params)
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+async def posted(client: httpx.AsyncClient, path: str, content: object = None) -> Any:  # noqa: ANN401 - JSON
+    """The answer to an order."""
+    reply = await client.post(path, json=content)
+    assert reply.status_code in {200, 202}, reply.text
+    return reply.json()

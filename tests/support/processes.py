@@ -1,4 +1,4 @@
-"""Processes that are forks of one which has imported already what takes them longest: others' packages, and the CLI.
+"""Processes that tests start, as forks that have imported their packages already, and waiting for what processes do.
 
 A fork imports this project's own code anew only where its work says so, see `tests.mutants.apart`.
 """
@@ -9,9 +9,42 @@ import multiprocessing
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import connection
 from pathlib import Path
+
+import anyio
+
+
+async def until(holds: Callable[[], object], within: float = 20.0) -> None:
+    """Look again and again until something holds.
+
+    Raises:
+        TimeoutError: it did not within so many seconds.
+    """
+    with anyio.fail_after(within):
+        while not holds():  # noqa: ASYNC110 - no event crosses processes
+            await anyio.sleep(0.01)
+
+
+def wait_for(holds: Callable[[], object], what: str, within: float, every: float) -> None:
+    """As `until`, in a thread that has nothing else to do.
+
+    Args:
+        what: is waited for.
+        within: seconds that there are for it.
+        every: seconds from one look to the next.
+
+    Raises:
+        TimeoutError: it did not come about.
+    """
+    deadline = time.monotonic() + within
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"expected {what} within {within:g} s")
+        time.sleep(every)
+
 
 _IMPORTED = [
     "aiohttp",

@@ -1,4 +1,4 @@
-"""A source on a real server, and what publishes there."""
+"""A pull source on a real NATS server, and what publishes there."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from sfn.pull.nats_connection import DurableConsumer, NatsOptions
 from sfn.pull.source import PullOptions as SourceTerms
 from sfn.pull.source import PullSource
 from sfn.telemetry.metrics import Metrics
-from tests.integration.listening import Inbox, covers_all_but_scratch
-from tests.integration.waiting import until
+from tests.support.listener import Inbox, covers_all_but_scratch
+from tests.support.processes import until
 
 LIMIT = 4_096
 SENDER = Sender("pull.events", {"theirs": "prod"})

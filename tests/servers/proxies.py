@@ -1,14 +1,97 @@
-"""A wire between us and a database's server, which may be cut, laid elsewhere or fall silent at any moment."""
+"""nginx as one worker, and relays that tamper with what goes over a connection."""
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager, suppress
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from enum import Enum, auto
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
 
 import anyio
-from anyio.abc import SocketStream
+from anyio.abc import SocketAttribute, SocketStream
+from typing_extensions import override
 
-from tests.servers.relay import relaying
+from tests.servers.process import Server
+
+LISTEN: Final = "listen 8080;"
+_SETTINGS: Final = """\
+daemon off;
+master_process off;
+pid {folder}/pid;
+error_log {folder}/error.log;
+events {{ worker_connections 512; }}
+http {{
+access_log off;
+{kept}
+{http}
+}}
+"""
+
+
+class Nginx(Server):
+    """The server.
+
+    Args:
+        program: where it is.
+        http: what its section `http` has; `listen 8080;` in it becomes the server's own port.
+    """
+
+    title = "nginx"
+
+    def __init__(self, program: str, http: str) -> None:
+        super().__init__()
+        assert http.count(LISTEN) == 1, http
+        self._program, self._http = program, http.replace(LISTEN, f"listen 127.0.0.1:{self.port};")
+
+    @override
+    def start(self) -> None:
+        places = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        kept = "\n".join(f"{place}_temp_path {self.folder}/{place};" for place in places)
+        (self.folder / "conf").write_text(_SETTINGS.format(folder=self.folder, kept=kept, http=self._http))
+        super().start()
+
+    @override
+    def _answers(self) -> bool:
+        """It listens: what it would answer itself may be up to whoever waits here."""
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=5.0).close()
+        except OSError:
+            return False
+        return True
+
+    @override
+    def _command(self) -> Sequence[str | Path]:
+        return [self._program, "-e", self.folder / "error.log", "-c", self.folder / "conf", "-g", "user root;"]
+
+
+class Carrier(Protocol):
+    """Carries connections."""
+
+    async def carry(self, client: SocketStream) -> None:
+        """One connection, until it is over."""
+
+
+C = TypeVar("C", bound=Carrier)
+
+
+@asynccontextmanager
+async def relaying(carrier: Callable[[int], C]) -> AsyncIterator[C]:
+    """What carries all connections to a new port of this machine.
+
+    Args:
+        carrier: makes it, given the port.
+    """
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    made = carrier(listener.extra(SocketAttribute.local_port))  # noqa: S610 - it is anyio's, not Django's
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, made.carry)
+        try:
+            yield made
+        finally:
+            tasks.cancel_scope.cancel()
+
 
 ENDED = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 

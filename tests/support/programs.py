@@ -1,4 +1,4 @@
-"""What `make servers` fetched and found, and what the system has."""
+"""Programs that tests need: the runtime of a real catalog, servers that `make servers` fetched, and the system's."""
 
 from __future__ import annotations
 
@@ -8,11 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.real_catalog import IS_CI
+from sfn.demo.environment import ServerRuntime, find_runtime
+from sfn.errors import SfnError
 
 SURROUNDINGS = os.environ  # noqa: TID251 - the test run's own
 CACHES = Path(SURROUNDINGS.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "iceberg-sfn"
 CACHE = CACHES / "test-servers-2026.11"
+TOLD = {name: Path(SURROUNDINGS[name]) for name in ("SFN_JAVA", "SFN_JARS", "XDG_CACHE_HOME") if SURROUNDINGS.get(name)}
+IS_CI = SURROUNDINGS.get("CI") == "true"
+
+
+def runtime() -> ServerRuntime:
+    """What `make jars` fetched; without it the test is skipped, but fails on a build server."""
+    try:
+        return find_runtime(java=TOLD.get("SFN_JAVA"), jars=TOLD.get("SFN_JARS"), cache=TOLD.get("XDG_CACHE_HOME"))
+    except SfnError as error:
+        if IS_CI:
+            raise
+        pytest.skip(f"no real REST catalog: {error}")
 
 
 def installed(program: str) -> str | None:

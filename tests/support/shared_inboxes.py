@@ -1,4 +1,4 @@
-"""Processes that share an inbox in PostgreSQL."""
+"""Processes that share an inbox, in PostgreSQL or in an SQLite file."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import asyncpg
 
 from sfn.clock import Clock, SystemClock
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import Capacity, Done, LeasedJob
+from sfn.errors import SfnError
 from sfn.inbox.model import InboxConfig
 from sfn.inbox.postgres import PostgresInbox, PostgresServer
+from sfn.inbox.sqlite import SqliteInbox
 from tests.promises.inboxes import PLENTY
 
 ANY = InboxConfig()
@@ -97,5 +101,55 @@ def claim_and_stand_still(dsn: str, answer: Connection) -> None:
         ) as inbox:
             answer.send(len((await inbox.claim(PLENTY)).jobs))
             await anyio.sleep_forever()
+
+    anyio.run(run)
+
+
+CLIENTS = 8
+
+
+def hold(database: Path, answer: Connection) -> None:
+    """Open an inbox, say so, and keep it until killed."""
+
+    async def run() -> None:
+        async with SqliteInbox.opened(database, InboxConfig(), SystemClock()) as inbox:
+            await inbox.put([Notification(TableIdentifier("prod", (), "held"))])
+            answer.send("open")
+            await anyio.sleep_forever()
+
+    anyio.run(run)
+
+
+def open_it(database: Path, answer: Connection) -> None:
+    """Open an inbox and close it, and tell the trouble."""
+
+    async def run() -> None:
+        try:
+            async with SqliteInbox.opened(database, InboxConfig(), SystemClock()):
+                answer.send(None)
+        except SfnError as error:
+            answer.send((type(error).__name__, str(error)))
+
+    anyio.run(run)
+
+
+def put_for_ever(database: Path, answer: Connection) -> None:
+    """Put event after event, and tell each that was taken."""
+
+    async def client(inbox: SqliteInbox, number: int) -> None:
+        turn = 0
+        while True:
+            turn += 1
+            event = f"{number}-{turn}"
+            await inbox.put([Notification(TableIdentifier("prod", (), f"t{turn % 50}"), f"client{number}", event)])
+            answer.send((f"client{number}", event))
+
+    async def run() -> None:
+        async with (
+            SqliteInbox.opened(database, InboxConfig(), SystemClock()) as inbox,
+            anyio.create_task_group() as tasks,
+        ):
+            for number in range(CLIENTS):
+                tasks.start_soon(client, inbox, number)
 
     anyio.run(run)
