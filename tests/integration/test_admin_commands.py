@@ -1,9 +1,10 @@
-"""Admin commands on whole catalogs and their limits."""
+"""The admin API: commands on catalogs and their limits, replays of many requests, and why a table has no file."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import httpx
@@ -13,11 +14,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from sfn.domain.identifiers import CatalogName
-from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, PublishResult, TableState
+from sfn.admin.schemas import UnpublishedReason
+from sfn.domain.events import Intent, IntentOutcome, Notification, UndecodableRequest
+from sfn.domain.identifiers import CatalogName, Table, TableIdentifier
+from sfn.domain.jobs import (
+    DeadLettered,
+    DeadLetterReason,
+    Done,
+    LeasedJob,
+    PublishCache,
+    PublishResult,
+    Rescheduled,
+    TableState,
+)
 from sfn.http.app import build_app
 from sfn.http.body import ADMIN_BODY_LIMITS, BodyLimitMiddleware, BodyLimits
-from tests.promises.inboxes import table
+from sfn.inbox.model import DeadLetterFilter
+from sfn.publish.policy import TableFilter
+from tests.promises.inboxes import AT, pointer, table
 from tests.support.listener import (
     CHUNKED,
     Office,
@@ -275,3 +289,205 @@ async def test_what_has_no_body_is_answered_without_one(method: str) -> None:
     async with listening(served()) as connect, connect() as wire:
         await wire.send(request("Content-Length: 5", path="/livez", method=method, token=None))
         assert (await wire.reply(headless=method == "HEAD")).status == 200
+
+
+EVENTS = [Notification(table(f"t{number}"), "etl") for number in range(750)]
+ODD = UndecodableRequest("etl", "/v1/events", "application/json", b"{\xff", 2, "expected JSON")
+
+
+@pytest.fixture(name="replaying_office")
+async def fixture_replaying_office() -> Office:
+    replaying_office = Office(understood=EVENTS)
+    await replaying_office.inbox.put([ODD] * 5)
+    return replaying_office
+
+
+@pytest.fixture(name="replaying_operator")
+async def fixture_replaying_operator(replaying_office: Office) -> AsyncIterator[httpx.AsyncClient]:
+    async with operating(replaying_office) as client:
+        yield client
+
+
+async def audited(replaying_operator: httpx.AsyncClient) -> list[int]:
+    """How many letters each order changed, in their order."""
+    return [entry["count"] for entry in (await got(replaying_operator, "/admin/v1/audit"))["entries"]][::-1]
+
+
+async def batches(replaying_operator: httpx.AsyncClient) -> list[tuple[int, int | None]]:
+    """What each batch of all letters says: how many, and where the next one begins."""
+    said: list[tuple[int, int | None]] = []
+    while not said or said[-1][1] is not None:
+        answer = await posted(replaying_operator, REPLAY, {"filter": {}, "after": said[-1][1] if said else 0})
+        said.append((answer["replayed"], answer["next"]))
+    return said
+
+
+async def test_a_batch_ends_once_its_requests_say_enough(replaying_operator: httpx.AsyncClient) -> None:
+    assert await batches(replaying_operator) == [(2, 2), (2, 4), (1, None)]
+    assert await audited(replaying_operator) == [2, 2, 1]
+
+
+async def test_what_is_not_understood_counts_as_nothing(
+    replaying_operator: httpx.AsyncClient, replaying_office: Office
+) -> None:
+    replaying_office.understood = None
+    assert await batches(replaying_operator) == [(0, None)]
+
+
+async def test_named_letters_are_dealt_with_part_by_part(replaying_operator: httpx.AsyncClient) -> None:
+    assert await posted(replaying_operator, REPLAY, {"ids": [1, 2, 3, 4, 5]}) == {
+        "replayed": 5,
+        "failed": [],
+        "skipped": [],
+        "next": None,
+    }
+    assert await audited(replaying_operator) == [2, 2, 1]
+
+
+async def test_a_limit_that_ends_a_batch_says_where_the_next_begins(replaying_operator: httpx.AsyncClient) -> None:
+    answer = await posted(replaying_operator, REPLAY, {"filter": {}, "limit": 1})
+    assert (answer["replayed"], answer["next"]) == (1, 1)
+
+
+SECRET = table("secret")
+GONE = TableState(has_settled=True)
+THERE = PublishCache(Table("u1", AT, pointer(1)))
+LEFT_ALONE = PublishCache(Table("u1", AT, pointer(1), skip_reason="switched off"))
+
+
+@pytest.fixture(name="selective_office")
+def fixture_selective_office() -> Office:
+    return Office(interest=TableFilter(exclude=("sales.secret",)))
+
+
+@pytest.fixture(name="selective_operator")
+async def fixture_selective_operator(selective_office: Office) -> AsyncIterator[httpx.AsyncClient]:
+    async with operating(selective_office) as client:
+        yield client
+
+
+def spelled(at: datetime) -> str:
+    """A moment in JSON."""
+    return at.isoformat().replace("+00:00", "Z")
+
+
+async def why(selective_operator: httpx.AsyncClient, name: TableIdentifier = ORDERS) -> str | None:
+    found: str | None = (await got(selective_operator, f"/admin/v1/tables/prod/sales/{name.name}"))["unpublished"]
+    return found
+
+
+async def looked_at_again(selective_office: Office, name: TableIdentifier = ORDERS) -> LeasedJob:
+    await selective_office.ground.published(name)
+    await selective_office.inbox.put([Notification(name, drop=True)])
+    return await selective_office.ground.claim()
+
+
+async def test_a_table_with_a_file_is_published(
+    selective_operator: httpx.AsyncClient, selective_office: Office
+) -> None:
+    await selective_office.ground.hint(ORDERS)
+    assert await why(selective_operator) is None
+    await selective_office.ground.settle(await selective_office.ground.claim(), selective_office.ground.done())
+    assert await why(selective_operator) is None
+    assert (await got(selective_operator, "/admin/v1/status"))["catalogs"][0]["live_tables"] == 1
+
+
+async def test_a_table_that_was_renamed(selective_operator: httpx.AsyncClient, selective_office: Office) -> None:
+    story = TableState(has_settled=True, renamed_to=table("sold"))
+    await selective_office.ground.settle(
+        await looked_at_again(selective_office), Done(selective_office.ground.after(60), PublishResult(story, THERE))
+    )
+    assert (await got(selective_operator, "/admin/v1/tables/prod/sales/orders"))["renamed_to"] == "sales.sold"
+
+
+async def test_a_version_hint_that_is_not_ours(selective_operator: httpx.AsyncClient, selective_office: Office) -> None:
+    await selective_office.ground.settled(
+        ORDERS, Done(selective_office.ground.after(60), PublishResult(TableState(foreign_version_hint="7")))
+    )
+    assert (await got(selective_operator, "/admin/v1/tables/prod/sales/orders"))["foreign_version_hint"] == "7"
+
+
+async def test_a_table_with_commits_that_nobody_knows_the_outcome_of(
+    selective_operator: httpx.AsyncClient, selective_office: Office
+) -> None:
+    ground = selective_office.ground
+    await ground.settled(ORDERS, ground.done())
+    opened = ground.now
+    await ground.inbox.put([Intent("a", (ORDERS,)), Intent("b", (ORDERS, table("sold")))])
+    story = await got(selective_operator, "/admin/v1/tables/prod/sales/orders")
+    assert (story["open_intents"], story["next_check_at"]) == (2, spelled(ground.after(30)))
+    (catalog, *others) = (await got(selective_operator, "/admin/v1/status"))["catalogs"]
+    assert (catalog["open_intents"], catalog["oldest_intent_at"]) == (2, spelled(opened))
+    assert {(one["open_intents"], one["oldest_intent_at"]) for one in others} == {(0, None)}
+    await ground.inbox.put([IntentOutcome("a", is_known=True), IntentOutcome("b", is_known=True)])
+    story = await got(selective_operator, "/admin/v1/tables/prod/sales/orders")
+    assert (story["open_intents"], story["next_check_at"]) == (0, None)
+
+
+async def test_a_table_that_was_dropped(selective_operator: httpx.AsyncClient, selective_office: Office) -> None:
+    ground = selective_office.ground
+    await ground.settle(await looked_at_again(selective_office), Done(ground.after(60), PublishResult(GONE, THERE)))
+    assert await why(selective_operator) == UnpublishedReason.DROPPED
+    assert (await got(selective_operator, "/admin/v1/status"))["catalogs"][0]["live_tables"] == 0
+
+
+async def test_a_table_that_was_never_there(selective_operator: httpx.AsyncClient, selective_office: Office) -> None:
+    await selective_office.ground.settled(
+        ORDERS, Rescheduled(selective_office.ground.after(60), "neither", result=PublishResult(TableState(misses=1)))
+    )
+    assert await why(selective_operator) == UnpublishedReason.MISSING
+
+
+async def test_a_table_that_wants_no_files(selective_operator: httpx.AsyncClient, selective_office: Office) -> None:
+    ground = selective_office.ground
+    await ground.settle(
+        await looked_at_again(selective_office), Done(ground.after(60), PublishResult(GONE, LEFT_ALONE))
+    )
+    assert await why(selective_operator) == UnpublishedReason.LEFT_ALONE
+
+
+async def test_a_table_that_never_wanted_files(selective_operator: httpx.AsyncClient, selective_office: Office) -> None:
+    nothing = PublishResult(TableState(misses=1), LEFT_ALONE)
+    await selective_office.ground.settled(
+        ORDERS, Rescheduled(selective_office.ground.after(60), "neither", result=nothing)
+    )
+    assert await why(selective_operator) == UnpublishedReason.LEFT_ALONE
+
+
+async def test_a_table_that_the_settings_leave_out(
+    selective_operator: httpx.AsyncClient, selective_office: Office
+) -> None:
+    unknown = await selective_operator.get("/admin/v1/tables/prod/sales/secret")
+    assert (unknown.status_code, "include or exclude leaves it out" in unknown.json()["detail"]) == (404, True)
+    ground = selective_office.ground
+    await ground.settle(
+        await looked_at_again(selective_office, SECRET), Done(ground.after(60), PublishResult(GONE, THERE))
+    )
+    assert await why(selective_operator, SECRET) == UnpublishedReason.EXCLUDED
+
+
+async def test_the_open_letter_is_shown_however_many_there_were_before(
+    selective_operator: httpx.AsyncClient, selective_office: Office
+) -> None:
+    for _ in range(1_002):
+        await selective_office.inbox.discard(
+            [one.id for one in await selective_office.inbox.list_after(DeadLetterFilter(), 0, 9)],
+            selective_office.ground.order(),
+        )
+        await selective_office.ground.hint(ORDERS)
+        selective_office.clock.turn(300)
+        await selective_office.ground.settle(
+            await selective_office.ground.claim(), DeadLettered(DeadLetterReason.PERMANENT, "why")
+        )
+    shown = (await got(selective_operator, "/admin/v1/tables/prod/sales/orders"))["dead_letters"]
+    assert [letter["id"] for letter in shown] == list(range(1_002, 982, -1))
+    assert shown[0]["status"] == "open"
+
+
+async def test_a_table_of_a_catalog_that_retired(
+    selective_operator: httpx.AsyncClient, selective_office: Office
+) -> None:
+    ground = selective_office.ground
+    await ground.settle(await looked_at_again(selective_office), Done(ground.after(60), PublishResult(GONE, THERE)))
+    selective_office.process.retired_catalogs.names = frozenset({"prod"})
+    assert await why(selective_operator) == UnpublishedReason.RETIRED
