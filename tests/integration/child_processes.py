@@ -11,6 +11,7 @@ sql_writer URI COMMITS TABLE…    another client, which commits to a SQL catalo
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
@@ -90,5 +91,12 @@ def sql_writer(uri: str, commits: str, *tables: str) -> None:
                     change.set_properties({"number": str(number)})
 
 
+COMMANDS: Final[dict[str, Callable[..., None]]] = {
+    "sweeping": sweeping,
+    "hung": hung,
+    "duckdb": duckdb,
+    "sql_writer": sql_writer,
+}
+
 if __name__ == "__main__":
-    {"sweeping": sweeping, "hung": hung, "duckdb": duckdb, "sql_writer": sql_writer}[sys.argv[1]](*sys.argv[2:])
+    COMMANDS[sys.argv[1]](*sys.argv[2:])

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.integration.gateway_catalog import gated
-from tests.integration.rck.kit import EXPECTED, FAILED, PASSED, Outcomes, compatibility_kit, pinned, secluded, tried
+from tests.integration.rck import EXPECTED, FAILED, PASSED, Outcomes, compatibility_kit, pinned, secluded, tried
 from tests.support.pages import differences
 from tests.support.programs import runtime
 

@@ -1,4 +1,7 @@
-"""The kit as a process, and what became of each of its tests."""
+"""Iceberg's REST compatibility kit, its own Java client, as a process, and what became of each of its tests.
+
+`python -m tests.integration.rck` tries Iceberg's own server itself, and writes the outcomes down for the test.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, Self
 from xml.etree import ElementTree as ET
 
-from sfn.demo.environment import ServerRuntime
+from sfn.demo.environment import RestCatalogServer, ServerRuntime
 from tests.support.pages import ROOT
-from tests.support.programs import CACHES, found
+from tests.support.programs import CACHES, found, runtime
 
-EXPECTED: Final = Path(__file__).with_name("expected.json")
+EXPECTED: Final = Path(__file__).with_name("rck.json")
 PASSED, FAILED, SKIPPED, ABORTED = "passed", "failed", "skipped", "aborted"
 PATIENCE: Final = 500.0
 """Seconds for what takes three quarters of a minute alone on a machine."""
@@ -163,3 +167,20 @@ def _why(case: ET.Element) -> str:
 
 def _trouble(case: ET.Element) -> ET.Element | None:
     return next((part for part in case if part.tag in {"failure", "error"}), None)
+
+
+def main() -> None:
+    """Try it."""
+    with TemporaryDirectory() as name:
+        folder = Path(name).resolve()
+        found = secluded(folder, runtime())
+        for part in ("catalog", "kit"):
+            (folder / part).mkdir()
+        with RestCatalogServer(folder / "catalog", found) as server:
+            run = tried(folder / "kit", found, compatibility_kit(), server.uri)
+    EXPECTED.write_text(run.outcomes.text())
+    print(f"{run.outcomes.counts()} in {run.seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -13,8 +13,7 @@ import pytest
 
 from sfn.demo.environment import RestCatalogServer
 from tests.integration.gateway_catalog import beside
-from tests.integration.replay.request import Answer, Catalog
-from tests.integration.replay.requests import FILLED, REQUESTS
+from tests.integration.replay import FILLED, REQUESTS, Answer, Catalog
 from tests.support.programs import runtime
 
 Answers = Mapping[str, Answer]
