@@ -18,7 +18,6 @@ import pytest
 
 from sfn.inbox.postgres.worklist import POLLED
 from sfn.sfnfile.document import DocumentState
-from tests.acceptance.command import sfn
 from tests.faults import inboxes
 from tests.faults.files import contents
 from tests.faults.lake import NAMESPACE, Mood
@@ -26,6 +25,7 @@ from tests.faults.lake import Lake as FaultLake
 from tests.faults.lake import serving as serving_lake
 from tests.faults.service import CATALOG, OPERATOR, Service, Setting, eventually, running, started
 from tests.servers.postgres import Postgres
+from tests.support.command_line import sfn
 from tests.support.processes import until
 from tests.support.service import Daemon, Lake, configure, lake, serving
 

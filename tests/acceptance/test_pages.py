@@ -1,4 +1,4 @@
-"""The README's five minutes, and what senders and operators do: configuration and commands as the pages show them."""
+"""What pages show works as it stands there: the README's five minutes, reading, and what senders and operators do."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ import anyio.to_thread
 import pytest
 
 import sfn
+from sfn import errors, history
 from sfn.app import catalogs
 from sfn.app.storage import open_stores
 from sfn.settings import load
 from tests.shape import links
+from tests.support import command_line
 from tests.support.processes import until
 from tests.support.service import lake
+from tests.unit.real_table import RealTable, real_table
 
 ROOT = Path(__file__).parents[2]
 README = "README.md"
@@ -202,3 +205,58 @@ def unused_port() -> int:
 
 def test_links_lead_somewhere() -> None:
     assert list(links.broken(ROOT)) == []
+
+
+ERRORS = "docs/reference/errors.md"
+
+
+@pytest.fixture(name="made", scope="module")
+def fixture_made(tmp_path_factory: pytest.TempPathFactory) -> RealTable:
+    return real_table(tmp_path_factory.mktemp("lake"))
+
+
+def test_python_of_the_page_runs_without_warnings(made: RealTable) -> None:
+    (block,) = blocks("docs/read/python-api.md", "python")
+    code = block.replace("/warehouse/sales/orders", made.directory)
+    told = subprocess.run([BIN / "python", "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert made.pointer in told.stdout
+
+
+@pytest.mark.parametrize("command", blocks("docs/read/command-line.md", "sh")[0].splitlines())
+def test_commands_of_the_page_run_in_a_shell(made: RealTable, command: str) -> None:
+    here = command.replace("/warehouse/sales/orders", made.directory)
+    told = subprocess.run(
+        ["/bin/sh", "-c", here], env={"PATH": f"{BIN}:/usr/bin:/bin"}, capture_output=True, check=True
+    )
+    assert told.stderr == b""
+
+
+def test_it_lists_every_refusal() -> None:
+    section = (ROOT / ERRORS).read_text().partition("## What is refused")[2].partition("\n## ")[0]
+    listed = set(re.findall(r"`([A-Z]\w+)`", section))
+    refusals = {name for name in sfn.__all__ if issubclass(vars(errors).get(name, object), errors.Unreadable)}
+    assert refusals - listed == {"Unreadable"} - listed
+
+
+PYTHON, SHELL = "docs/read/python-api.md", "docs/read/command-line.md"
+EXAMPLE = "/warehouse/sales/orders"
+
+
+def test_python_of_the_page_finds_the_table_and_its_history(
+    made: RealTable, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (block,) = blocks(PYTHON, "python")
+    names: dict[str, object] = {}
+    exec(block.replace(EXAMPLE, made.directory), names)  # noqa: S102 - it is ours
+    assert getattr(names["found"], "metadata_location", None) == made.pointer
+    told = [commit.metadata_location for commit in history(made.directory)]
+    assert re.findall(r"file://\S+", capsys.readouterr().out) == told
+
+
+async def test_commands_of_the_page_print_an_answer(made: RealTable) -> None:
+    (block,) = blocks(SHELL, "sh")
+    for line in block.splitlines():
+        command, *arguments = shlex.split(line.partition("  # ")[0].replace(EXAMPLE, made.directory))
+        told = await command_line.sfn(*arguments)
+        assert (command, told.status, told.err) == ("sfn", 0, ""), line
+        assert told.out
