@@ -46,7 +46,7 @@ from tests.support.listener import (
     request,
 )
 
-# ── Commands
+# Commands.
 
 
 ORDERS = table("orders")
@@ -223,7 +223,7 @@ async def test_an_order_about_an_unknown_catalog_is_404(operator: httpx.AsyncCli
     assert "prod" in reply.json()["detail"]
 
 
-# ── Limits and authentication
+# Limits and authentication.
 
 
 REPLAY = "/admin/v1/dead-letters:replay"

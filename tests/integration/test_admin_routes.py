@@ -18,7 +18,7 @@ from sfn.worker.sweep import SweepDifference, SweepPhase, SweepReport
 from tests.promises.inboxes import AT, pointer, table
 from tests.support.listener import Office, Service, client, got, operating, posted
 
-# ── Status and dead letters
+# Status and dead letters.
 
 
 ORDERS = table("orders")
@@ -299,7 +299,7 @@ async def test_every_route_needs_the_operators_token(operator: httpx.AsyncClient
     assert asked == 11
 
 
-# ── Wrong requests
+# Wrong requests.
 
 
 JSON = {"Content-Type": "application/json"}

@@ -23,7 +23,7 @@ from tests.support.service import Daemon, Lake, configure, lake, serving
 from tests.unit.certificates import Authority
 from tests.unit.faced import HOME, commit, shown
 
-# ── Facade behind the server
+# Facade behind the server.
 
 
 MIB = 1 << 20
@@ -134,7 +134,7 @@ async def test_slow_readers_of_a_large_table_cost_little(root: Path, connect: Op
     assert more < 3 * large
 
 
-# ── `sfn facade`
+# `sfn facade`.
 
 
 SECRET = "a-token-of-readers"  # noqa: S105 - it opens nothing
@@ -228,7 +228,7 @@ def test_who_lets_everybody_read_is_told_so(root: Path, tmp_path: Path) -> None:
         assert facade.records("no token is configured: everyone who reaches the facade may read")
 
 
-# ── Facade of the service
+# Facade of the service.
 
 
 FACADE = """\

@@ -26,7 +26,7 @@ from tests.support.listener import chunk
 from tests.support.processes import until
 from tests.support.programs import IS_CI, installed
 
-# ── Answers
+# Answers.
 
 
 COMMIT = "/v1/namespaces/a/tables/t"
@@ -381,7 +381,7 @@ def joined(chunks: bytes) -> bytes:
         body, chunks = body + chunks[: int(size, 16)], chunks[int(size, 16) + 2 :]
 
 
-# ── Proxies in `deploy/proxies`
+# Proxies in `deploy/proxies`.
 
 
 PROXIES = Path(__file__).parents[2] / "deploy" / "proxies"

@@ -13,7 +13,7 @@ from tests.integration.gateways import ROOT, Catalog, Gate, Line, Message, asked
 from tests.support.listener import chunk, drip
 from tests.support.processes import until
 
-# ── Forwarded requests
+# Forwarded requests.
 
 
 TARGETS = (
@@ -204,7 +204,7 @@ async def test_large_fields_pass_both_ways(gate: Gate) -> None:
     assert answer.value(b"x-large") == large.encode()
 
 
-# ── Malicious requests
+# Malicious requests.
 
 
 FORMS = (

@@ -35,7 +35,7 @@ from tests.support.listener import (
     signers,
 )
 
-# ── Sizes, speeds and lengths
+# Sizes, speeds and lengths.
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ async def test_no_log_and_no_text_of_a_note_shows_a_body(service: Service, conne
     assert "s3cret" not in f"{logs}{service.inbox.taken}{service.inbox.kept}"
 
 
-# ── Signed bodies
+# Signed bodies.
 
 
 PATIENCE = 0.3

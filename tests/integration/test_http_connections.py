@@ -35,7 +35,7 @@ from tests.support.listener import (
 from tests.support.processes import until
 from tests.unit.certificates import Authority, Files, Pair, replace
 
-# ── TCP
+# TCP.
 
 
 H2C = (
@@ -310,7 +310,7 @@ async def test_a_server_that_is_cancelled_closes_its_listening_sockets(service: 
         await anyio.connect_tcp("127.0.0.1", port)
 
 
-# ── TLS
+# TLS.
 
 
 MANY = 4 << 20

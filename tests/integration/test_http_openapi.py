@@ -33,7 +33,7 @@ from tests.promises.inboxes import table
 from tests.support.listener import OPERATOR, Office, Service, client
 from tests.support.service import TOKEN, Daemon, Lake, configure, lake, serving
 
-# ── OpenAPI description
+# OpenAPI description.
 
 
 OPERATORS = "operators"
@@ -196,7 +196,7 @@ async def test_examples_of_the_description_are_right(daemon: Daemon) -> None:
     assert (await daemon.client.post("/v1/events", json=body["example"])).status_code == 202
 
 
-# ── FastAPI routes
+# FastAPI routes.
 
 
 RELEASE = "/admin/v1/drop-limits/prod:release"

@@ -101,7 +101,7 @@ def gcs(request: pytest.FixtureRequest) -> Cloud:
 CLOUDS: Mapping[str, Callable[[pytest.FixtureRequest], Cloud]] = {"S3": s3, "Azure": azure, "GCS": gcs}
 
 
-# ── Configured keys
+# Configured keys.
 
 
 CONFIGURATION = """\
@@ -202,7 +202,7 @@ async def test_a_table_lives_on_a_store_and_readers_follow(lake: Lake) -> None:
         assert not daemon.records("settled", outcome="dead")
 
 
-# ── Vended credentials
+# Vended credentials.
 
 
 VENDING_CONFIGURATION = """\

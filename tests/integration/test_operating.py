@@ -29,7 +29,7 @@ from tests.support.command_line import sfn
 from tests.support.processes import until
 from tests.support.service import Daemon, Lake, configure, lake, serving
 
-# ── Operators
+# Operators.
 
 
 ADMIN = '[admin]\ntoken = "operators"\n'
@@ -161,7 +161,7 @@ async def test_a_backup_of_the_running_inbox_is_restored(world: Lake, tmp_path: 
         assert (await story(daemon, "orders"))["published"] is not None
 
 
-# ── Roles
+# Roles.
 
 
 SLACK = 2.0

@@ -41,7 +41,7 @@ from tests.servers.postgres import Postgres
 from tests.support import shared_inboxes
 from tests.support.shared_inboxes import claims, fill, named, replicas, session, stored
 
-# ── Leases
+# Leases.
 
 
 LEASE = timedelta(seconds=30)
@@ -193,7 +193,7 @@ async def test_an_inbox_that_is_closed_leaves_no_connection(dsn: str) -> None:
             await anyio.sleep(0.05)
 
 
-# ── Concurrent operations
+# Concurrent operations.
 
 
 LAKE = "s3://lake/orders"
@@ -311,7 +311,7 @@ async def test_a_row_that_is_forgotten_while_it_is_told_of_is_made_anew(dsn: str
     assert await stored(dsn, "SELECT count(*) FROM sfn.memo") == [0]
 
 
-# ── Open intents
+# Open intents.
 
 
 FIRST: Final = CHECK_DELAYS[0].total_seconds()

@@ -31,7 +31,7 @@ from tests.support.processes import until
 from tests.support.service import Daemon, serving
 from tests.support.shared_inboxes import fill, stored
 
-# ── Two services on one inbox
+# Two services on one inbox.
 
 
 ADMIN = {"SFN_ADMIN__TOKEN": "an-operators-token"}
@@ -107,7 +107,7 @@ async def test_a_check_proves_a_database_and_leaves_nothing_in_it(
     assert "s3cret" not in f"{found} {settings!r}"
 
 
-# ── Start
+# Start.
 
 
 PHRASE, ENCODED = "s3cret-&-w0rd", "s3cret-%26-w0rd"

@@ -30,7 +30,7 @@ from tests.support.pull_source import Place, event
 from tests.unit.certificates import Authority, Files
 from tests.unit.settings_ground import CATALOG, Ground
 
-# ── `sfn check`
+# `sfn check`.
 
 
 TOLD = '[catalogs.hive]\ntype = "events"\ncatalog_id = "x"\nallowed_locations = ["/w"]\n'
@@ -189,7 +189,7 @@ async def test_of_catalogs_that_nobody_can_ask_core_nats_is_warned_of(ground: Gr
     assert [severity for _, severity, *_ in others] == ["ok"]
 
 
-# ── NATS credentials
+# NATS credentials.
 
 
 PASSWORDS = """\

@@ -29,7 +29,7 @@ from tests.promises.sql_world import SCHEMA
 from tests.support.processes import until
 from tests.support.service import TOKEN, refused, serving
 
-# ── SQL catalog
+# SQL catalog.
 
 
 CONFIGURATION = """\
@@ -146,7 +146,7 @@ async def test_what_is_missing_is_told_at_the_start(lake: Lake) -> None:
     assert told.startswith("catalogs.prod.properties.uri: expected a database URL of SQLAlchemy")
 
 
-# ── One table in two catalogs
+# One table in two catalogs.
 
 
 COMMITS = 30

@@ -234,7 +234,7 @@ def told_of_its_region(asked: Asked) -> Fault:
     return Pass()
 
 
-# ── Least privileges
+# Least privileges.
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "stores" / "s3.md"
@@ -300,7 +300,7 @@ async def test_what_is_missing_is_found(s3: S3, missing: str) -> None:
         assert f"permission to {verb}" in finding.text
 
 
-# ── Narrow policies and versioned buckets
+# Narrow policies and versioned buckets.
 
 
 READS, WRITES, DELETES, LISTS = "s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket"

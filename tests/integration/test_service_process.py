@@ -29,7 +29,7 @@ from tests.unit.certificates import Authority, Files, replace
 from tests.unit.rest_server import reply, running
 from tests.unit.scraping import Page
 
-# ── Events and files
+# Events and files.
 
 
 FIELDS = {"catalog", "table", "attempt", "outcome", "reason", "why", "seconds", "files"}
@@ -202,7 +202,7 @@ async def test_without_an_operators_token_there_are_no_operators(world: Lake) ->
         assert (await daemon.client.post("/admin/v1/drop-limits/prod:release")).status_code == 404
 
 
-# ── Metrics
+# Metrics.
 
 
 DONE = {"catalog": "prod", "outcome": "done", "error_class": ""}
@@ -280,7 +280,7 @@ async def test_leases_that_a_killed_process_left_behind_are_counted(tmp_path: Pa
             assert (await page(daemon)).value("sfn_lease_expirations_total") == 1
 
 
-# ── Token files
+# Token files.
 
 
 SECTIONS = """
@@ -317,7 +317,7 @@ async def test_a_token_counts_once_it_is_in_its_file_and_no_more_once_it_is_not(
         assert "-second" not in daemon.log.read_text()
 
 
-# ── TLS
+# TLS.
 
 
 NETWORK = str(IPv4Address(0))
@@ -380,7 +380,7 @@ def test_tokens_in_clear_text_are_warned_of_once(tmp_path: Path, host: str, tls:
     assert logs[-1]["url"].startswith("https://" if tls else "http://")
 
 
-# ── Event-only catalogs
+# Event-only catalogs.
 
 
 @dataclass
@@ -473,7 +473,7 @@ async def test_events_too_many_to_be_read_are_an_error_in_the_log(writer: Writer
         assert (record["level"], record["catalogs"]) == ("error", ["hive"])
 
 
-# ── Malicious names and locations
+# Malicious names and locations.
 
 
 NAMES = (

@@ -41,7 +41,7 @@ from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
 from tests.support.processes import until
 from tests.support.service import Daemon, Lake, configure, lake, refused, serving, start
 
-# ── Signals and failures
+# Signals and failures.
 
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -236,7 +236,7 @@ async def test_without_a_token_it_does_not_listen_to_the_network(world: Lake) ->
     assert status == 2
 
 
-# ── Parts that never return
+# Parts that never return.
 
 
 QUIET = '[sweep]\nevery = "off"'

@@ -49,7 +49,7 @@ from tests.promises.stores import ended, names_in, started, told
 from tests.support.processes import until
 from tests.support.shared_inboxes import hold, open_it, put_for_ever
 
-# ── Opening and recovery
+# Opening and recovery.
 
 
 ORDERS, RETURNS, STOCK = table("orders"), table("returns"), table("stock")
@@ -318,7 +318,7 @@ def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path, kill: int) 
         assert set(db.execute("SELECT key FROM subject")) == told_of
 
 
-# ── Slow transactions
+# Slow transactions.
 
 
 LEASE = TERMS.lease.total_seconds()
