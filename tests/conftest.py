@@ -13,7 +13,7 @@ from xdist.scheduler import LoadFileScheduling
 pytest_plugins = ["tests.servers.fixtures"]
 
 # Files of few tests that take long: one processor would be alone with them if they came last.
-LONG = {"acceptance", "bench", "faults", "fuzz", "mutants", "rck", "replay", "scenarios", "simulation"}
+LONG = {"acceptance", "bench", "faults", "fuzz", "mutants", "scenarios", "simulation", "test_rck.py", "test_replay.py"}
 
 SPARK = "tests/spark/"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from fetching import Failed, forget_parts, put, run, tell, wheel
 
 PINNED = Path(__file__).resolve().parents[1] / "test-servers"
-# The month in which the versions below were chosen; tests/servers/found.py looks there.
+# The month in which the versions below were chosen; tests/support/programs.py looks there.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "iceberg-sfn" / "test-servers-2026.11"
 
 VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"

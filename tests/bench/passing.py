@@ -24,9 +24,9 @@ from tests.bench.record import Figure, Goal, Run, Unmeasured
 from tests.bench.servers import CATALOG, NAMESPACE, Service, Setting, service
 from tests.bench.wire import Wire, wire
 from tests.bench.wrk import installed, reads
-from tests.real_catalog import runtime
-from tests.servers.nginx import Nginx
 from tests.servers.process import NotStarted
+from tests.servers.proxies import Nginx
+from tests.support.programs import runtime
 
 COMMIT_GOAL: Final = Goal("ratio", "<=", 1.15)
 READ_GOAL: Final = Goal("ratio", ">=", 0.2)

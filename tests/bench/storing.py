@@ -31,7 +31,7 @@ from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
 from tests.bench.record import Figure, Goal, Run, Unmeasured
 from tests.promises.stores import s3_store
-from tests.servers.s3 import REGION, ROOT, S3
+from tests.servers.object_stores import REGION, ROOT, S3
 
 T = TypeVar("T")
 

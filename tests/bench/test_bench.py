@@ -33,8 +33,7 @@ from tests.bench.servers import uvicorn
 from tests.bench.soak import Sample
 from tests.bench.wrk import Answers, installed, load
 from tests.faults import inboxes
-from tests.real_catalog import runtime
-from tests.servers.found import found
+from tests.support.programs import found, runtime
 
 MIB = 2**20
 KEYS = {"name", "value", "unit", "compared_with", "ratio", "goal", "met", "runs", "measured"}

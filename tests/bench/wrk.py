@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.record import Unmeasured
-from tests.servers import found
+from tests.support import programs
 
 CONNECTIONS: Final = 64
 TABLES: Final = 1_000
@@ -46,7 +46,7 @@ def installed(program: str) -> str:
     Raises:
         Unmeasured: it is not there.
     """
-    path = found.installed(program)
+    path = programs.installed(program)
     if path is None:
         raise Unmeasured(f"{program} is missing: on Debian and Ubuntu, apt-get install {program}")
     return path

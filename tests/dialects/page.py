@@ -12,7 +12,7 @@ from sfn.domain.identifiers import CatalogName
 from sfn.formats import FORMAT_NAMES, DecodedRequest, decode
 from sfn.formats.event import EventRequest
 from tests.dialects.samples import Sample, by_dialect
-from tests.integration.pages import Shown
+from tests.support.pages import Shown
 
 MODULE: Final = "tests.dialects"
 TITLES: Final = {

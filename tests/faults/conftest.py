@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults.proxy import Proxy
-from tests.servers.s3 import S3
+from tests.servers.object_stores import S3
 
 
 @pytest.fixture(name="proxy")

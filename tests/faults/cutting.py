@@ -11,7 +11,7 @@ from enum import StrEnum
 import anyio
 from anyio.abc import SocketStream
 
-from tests.servers.relay import relaying
+from tests.servers.proxies import relaying
 
 COMMIT = b"Q\0\0\0\x0bCOMMIT\0"
 """PostgreSQL manual, section 55.7, "Query"."""

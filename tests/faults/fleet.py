@@ -18,7 +18,7 @@ from tests.faults.lake import Lake, serving
 from tests.faults.observer import Observer
 from tests.faults.senders import Senders
 from tests.faults.service import Service, Setting, eventually, records, started
-from tests.integration.sharing import stored
+from tests.support.shared_inboxes import stored
 
 
 def rounds(default: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.faults.fleet import Shelf
 from tests.faults.proxy import Answer, Proxy
-from tests.servers.s3 import REGION, ROOT, S3
+from tests.servers.object_stores import REGION, ROOT, S3
 
 
 def shelved(s3: S3, proxy: Proxy) -> Shelf:

@@ -14,7 +14,7 @@ from tests.faults import inboxes
 from tests.faults.files import contents, pointed
 from tests.faults.lake import NAMESPACE
 from tests.faults.service import Service, Setting, eventually, running
-from tests.real_catalog import runtime
+from tests.support.programs import runtime
 
 TABLES, DROPPED = 40, 3
 SWEEPS = 3

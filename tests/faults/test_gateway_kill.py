@@ -20,7 +20,7 @@ from tests.faults.lake import NAMESPACE
 from tests.faults.observer import Observer
 from tests.faults.service import CATALOG, Service, Setting, eventually, started
 from tests.faults.truth import Truth, truth
-from tests.real_catalog import runtime
+from tests.support.programs import runtime
 
 ROUNDS = fleet.rounds(6)
 COMMITS_A_ROUND = 34

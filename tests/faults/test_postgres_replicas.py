@@ -14,8 +14,8 @@ import psutil
 from tests.faults.fleet import ROUNDS, Fleet, Replica, fleet, leased
 from tests.faults.lake import Lake
 from tests.faults.service import eventually
-from tests.integration.sharing import stored
 from tests.servers.postgres import Postgres
+from tests.support.shared_inboxes import stored
 
 LEASE = 2.0
 STOPPED_WITHIN = 30.0

@@ -13,8 +13,7 @@ import anyio.to_thread
 from tests.faults.cutting import Cut, cutting
 from tests.faults.fleet import ROUNDS, fleet
 from tests.faults.service import eventually
-from tests.servers.pgbouncer import PgBouncer
-from tests.servers.postgres import Postgres
+from tests.servers.postgres import PgBouncer, Postgres
 
 OFTEN = {Cut.BEFORE: 0.05, Cut.AFTER: 0.1, None: 0.85}
 """Of all COMMITs."""

@@ -13,8 +13,8 @@ from tests.faults.hurried_service import ANSWERED_WITHIN
 from tests.faults.on_s3 import refusal, shelved
 from tests.faults.proxy import Asked, Break, Cut, Fault, Lose, Pass, Proxy
 from tests.faults.service import eventually
+from tests.servers.object_stores import S3
 from tests.servers.postgres import Postgres
-from tests.servers.s3 import S3
 
 OFTEN = 0.1
 """Of all requests that a fault is for."""

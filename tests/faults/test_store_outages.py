@@ -13,8 +13,8 @@ from tests.faults.lake import Mood
 from tests.faults.on_s3 import refusal, shelved
 from tests.faults.proxy import Asked, Break, Fault, Pass, Proxy, Rule
 from tests.faults.service import eventually
+from tests.servers.object_stores import S3
 from tests.servers.postgres import Postgres
-from tests.servers.s3 import S3
 
 AWAY = float(rounds(2))
 """Seconds that an outage lasts."""

@@ -18,7 +18,7 @@ from sfn.gateway.upstream import UpstreamOptions as UpstreamTerms
 from sfn.gateway.upstream import UpstreamPool
 from sfn.limits import BodyMemory
 from sfn.telemetry.metrics import Metrics
-from tests.integration.listening import Inbox, Open, Service, listening
+from tests.support.listener import Inbox, Open, Service, listening
 
 ROOT = "/catalog/prod"
 _HEAD = 1 << 17

@@ -15,11 +15,10 @@ from sfn.domain.jobs import DeadLettered, DeadLetterReason, Retry
 from sfn.errors import ErrorScope
 from sfn.worker.capacity import CircuitBreakerState
 from sfn.worker.sweep import SweepDifference, SweepPhase, SweepReport
-from tests.integration.listening import Service
-from tests.integration.operating import Office, client, got, operating, posted, table
-from tests.promises.inboxes import AT, pointer
+from tests.promises.inboxes import AT, pointer, table
+from tests.support.listener import Office, Service, client, got, operating, posted
 
-# ── Status and dead letters
+# Status and dead letters.
 
 
 ORDERS = table("orders")
@@ -300,7 +299,7 @@ async def test_every_route_needs_the_operators_token(operator: httpx.AsyncClient
     assert asked == 11
 
 
-# ── Wrong requests
+# Wrong requests.
 
 
 JSON = {"Content-Type": "application/json"}

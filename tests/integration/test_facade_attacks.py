@@ -14,9 +14,8 @@ import httpx
 import pytest
 
 from sfn.sfnfile.document import DocumentState, Link
-from tests.integration.attacked import MIB, World, interpreter, opens, planted, weigh
-from tests.integration.facing import facing
-from tests.servers.found import installed
+from tests.integration.facade import MIB, World, facing, interpreter, opens, planted, weigh
+from tests.support.programs import installed
 from tests.unit.directory import Directory
 from tests.unit.faced import shown
 from tests.unit.test_facade_routes import WRITES

@@ -20,8 +20,8 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
 from sfn.demo.demo import DirectCatalog
-from tests.integration.facing import Facing, facing
-from tests.integration.pages import ROOT
+from tests.integration.facade import Facing, facing
+from tests.support.pages import ROOT
 from tests.unit.real_table import RealTable, real_table
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
@@ -150,7 +150,7 @@ ENVIRON: dict[str, str] = {}
 
 def said(world: World, *statements: str) -> list[object]:
     """What DuckDB says to each statement; of one that fails the error."""
-    line = [sys.executable, "-m", "tests.integration.duckdb_client", world.facade.uri, *statements]
+    line = [sys.executable, "-m", "tests.integration.child_processes", "duckdb", world.facade.uri, *statements]
     done = subprocess.run(line, cwd=ROOT, env=ENVIRON, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
         return [done.stderr]

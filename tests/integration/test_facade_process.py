@@ -16,15 +16,14 @@ import pytest
 
 from sfn.app.endpoints import FacadeFolders
 from sfn.app.standalone import build_standalone
-from tests.integration.facing import WITHIN, facing, refused
-from tests.integration.lake import Lake, lake
-from tests.integration.listening import Open, answer, chunk, listening, request
-from tests.integration.process import Daemon, configure, serving
-from tests.integration.waiting import wait_for
+from tests.integration.facade import WITHIN, facing, refused
+from tests.support.listener import Open, answer, chunk, listening, request
+from tests.support.processes import wait_for
+from tests.support.service import Daemon, Lake, configure, lake, serving
 from tests.unit.certificates import Authority
 from tests.unit.faced import HOME, commit, shown
 
-# ── Facade behind the server
+# Facade behind the server.
 
 
 MIB = 1 << 20
@@ -135,7 +134,7 @@ async def test_slow_readers_of_a_large_table_cost_little(root: Path, connect: Op
     assert more < 3 * large
 
 
-# ── `sfn facade`
+# `sfn facade`.
 
 
 SECRET = "a-token-of-readers"  # noqa: S105 - it opens nothing
@@ -229,7 +228,7 @@ def test_who_lets_everybody_read_is_told_so(root: Path, tmp_path: Path) -> None:
         assert facade.records("no token is configured: everyone who reaches the facade may read")
 
 
-# ── Facade of the service
+# Facade of the service.
 
 
 FACADE = """\

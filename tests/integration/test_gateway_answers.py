@@ -21,13 +21,12 @@ from structlog.testing import capture_logs
 from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
 from sfn.gateway.routes import recognise_change
 from tests.integration.gateways import Ended, Line, Message, asked, gate, saying, sized
-from tests.integration.listening import chunk
-from tests.integration.waiting import until
-from tests.real_catalog import IS_CI
-from tests.servers.found import installed
-from tests.servers.nginx import Nginx
+from tests.servers.proxies import Nginx
+from tests.support.listener import chunk
+from tests.support.processes import until
+from tests.support.programs import IS_CI, installed
 
-# ── Answers
+# Answers.
 
 
 COMMIT = "/v1/namespaces/a/tables/t"
@@ -382,7 +381,7 @@ def joined(chunks: bytes) -> bytes:
         body, chunks = body + chunks[: int(size, 16)], chunks[int(size, 16) + 2 :]
 
 
-# ── Proxies in `deploy/proxies`
+# Proxies in `deploy/proxies`.
 
 
 PROXIES = Path(__file__).parents[2] / "deploy" / "proxies"

@@ -28,10 +28,10 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyiceberg.view.metadata import ViewVersion
 
 from sfn.sfnfile.locations import canonical
-from tests.integration.gated import Gated, gated
-from tests.integration.pages import ROOT
-from tests.integration.waiting import wait_for
-from tests.real_catalog import runtime
+from tests.integration.gateway_catalog import Gated, gated
+from tests.support.pages import ROOT
+from tests.support.processes import wait_for
+from tests.support.programs import runtime
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "item", StringType(), required=False))
 ROWS = pa.table({"id": [1, 2], "item": ["pear", "fig"]})
@@ -259,7 +259,7 @@ def test_clients_that_get_in_each_others_way_are_told_so_and_the_last_commit_is_
 
 def said(place: Gated, *statements: str) -> list[object]:
     """What DuckDB says to each statement."""
-    line = [sys.executable, "-m", "tests.integration.duckdb_client", place.uri, *statements]
+    line = [sys.executable, "-m", "tests.integration.child_processes", "duckdb", place.uri, *statements]
     # No variable of the user's: a proxy would be asked for the catalog.
     done = subprocess.run(line, cwd=ROOT, env={}, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

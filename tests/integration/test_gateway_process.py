@@ -11,10 +11,9 @@ import psutil
 import pytest
 
 from tests.integration.gateways import Answering, Catalog, Line, Message, asked, catalog, parted
-from tests.integration.lake import Lake, lake
-from tests.integration.listening import Open, chunk
-from tests.integration.process import Daemon, configure, serving
-from tests.integration.waiting import until
+from tests.support.listener import Open, chunk
+from tests.support.processes import until
+from tests.support.service import Daemon, Lake, configure, lake, serving
 
 MIB = 1 << 20
 LONG = 200 * MIB

@@ -14,14 +14,12 @@ from structlog.testing import capture_logs
 from sfn.http.app import build_app
 from sfn.http.secrets import PartyTokens
 from sfn.http.senders import OPERATORS_PARTY, Keyring, Senders, anonymous_senders
-from tests.integration.lake import Lake, lake
-from tests.integration.listening import ETL, Reply, Service, answer, assert_problem, connected, listening, request
-from tests.integration.listening import EVENT as CATALOG_EVENT
-from tests.integration.operating import Office
-from tests.integration.process import TOKEN, Daemon, configure, serving
-from tests.integration.waiting import until
+from tests.support.listener import ETL, Office, Reply, Service, answer, assert_problem, connected, listening, request
+from tests.support.listener import EVENT as CATALOG_EVENT
+from tests.support.processes import until
+from tests.support.service import TOKEN, Daemon, Lake, configure, lake, serving
 
-# ── Requests without a valid token
+# Requests without a valid token.
 
 
 OTHER, ON_FILE, OPERATOR = "s3cret-of-the-other", "s3cret-on-file", "s3cret-of-operators"
@@ -193,7 +191,7 @@ async def test_what_a_body_holds_is_told_to_nobody_but_its_sender(site: Site) ->
     assert site.leaks() == []
 
 
-# ── Requests from web pages
+# Requests from web pages.
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "http://127.0.0.1:8085", "null"])

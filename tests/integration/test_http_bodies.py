@@ -14,23 +14,28 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.errors import ErrorScope, Transient
 from sfn.http.server import ServerConnection
-from tests.integration.listening import (
+from tests.support.listener import (
     CHUNKED,
     DEADLINE,
     EVENT,
+    HMAC,
     LIMIT,
+    TEXT,
     Open,
     Service,
     answer,
     assert_problem,
     chunk,
     drip,
+    fields,
+    hooked,
     listening,
     request,
+    said,
+    signers,
 )
-from tests.integration.signing import HMAC, TEXT, fields, hooked, said, signers
 
-# ── Sizes, speeds and lengths
+# Sizes, speeds and lengths.
 
 
 @pytest.fixture
@@ -214,7 +219,7 @@ async def test_no_log_and_no_text_of_a_note_shows_a_body(service: Service, conne
     assert "s3cret" not in f"{logs}{service.inbox.taken}{service.inbox.kept}"
 
 
-# ── Signed bodies
+# Signed bodies.
 
 
 PATIENCE = 0.3

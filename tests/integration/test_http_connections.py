@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from sfn.concurrency import WatchedFiles
 from sfn.http.server import HEAD_LIMIT, Certificate, HttpServer, LoggedHandshake, ServerConnection
 from sfn.telemetry.logs import LogThrottle
-from tests.integration.listening import (
+from tests.support.listener import (
     CHUNKED,
     EVENT,
     TOKEN,
@@ -32,10 +32,10 @@ from tests.integration.listening import (
     listening,
     request,
 )
-from tests.integration.waiting import until
+from tests.support.processes import until
 from tests.unit.certificates import Authority, Files, Pair, replace
 
-# ── TCP
+# TCP.
 
 
 H2C = (
@@ -310,7 +310,7 @@ async def test_a_server_that_is_cancelled_closes_its_listening_sockets(service: 
         await anyio.connect_tcp("127.0.0.1", port)
 
 
-# ── TLS
+# TLS.
 
 
 MANY = 4 << 20

@@ -21,12 +21,15 @@ from sfn.http.senders import Keyring, Senders, anonymous_senders
 from sfn.iceberg_errors import ICEBERG_ERROR_TYPES
 from tests.dialects.requests import SENDER, WAREHOUSE, document, golden
 from tests.dialects.samples import lakekeeper
-from tests.integration.listening import (
+from tests.promises.inboxes import HandClock
+from tests.support.listener import (
     CHUNKED,
     DEADLINE,
     ETL,
     EVENT,
+    HMAC,
     LIMIT,
+    TEXT,
     TOKEN,
     Open,
     Reply,
@@ -35,14 +38,16 @@ from tests.integration.listening import (
     assert_problem,
     chunk,
     enrolled,
+    fields,
+    hooked,
     listening,
     request,
+    said,
+    signers,
 )
-from tests.integration.signing import HMAC, TEXT, fields, hooked, said, signers
-from tests.promises.inboxes import HandClock
 from tests.unit.scraping import Standing, read
 
-# ── Senders and answers
+# Senders and answers.
 
 
 @pytest.fixture
@@ -319,7 +324,7 @@ async def test_what_is_refused_by_its_head_is_logged_but_not_each_time(connect: 
     }
 
 
-# ── Catalog formats
+# Catalog formats.
 
 
 STRUCTURED = "Content-Type: application/cloudevents+json"
@@ -412,7 +417,7 @@ async def test_a_pinned_sender_sends_nothing_else() -> None:
     assert [kept.path for kept in service.inbox.kept] == ["/v1/events", path]
 
 
-# ── Event-only catalogs
+# Event-only catalogs.
 
 
 NAMED = {"namespace": ["sales"], "name": "orders", "catalog": "theirs"}
@@ -485,7 +490,7 @@ async def test_what_is_told_of_a_table_arrives(event_only_service: Service, even
     )
 
 
-# ── Rate limits
+# Rate limits.
 
 
 POLARIS = "/v1/theirs/namespaces/sales/tables/orders/notifications"
@@ -586,7 +591,7 @@ async def test_the_sender_that_shows_nothing_has_a_limit_too() -> None:
         assert [(await answer(connect, request(body=EVENT, token=None))).status for _ in range(2)] == [202, 429]
 
 
-# ── Undecodable bodies
+# Undecodable bodies.
 
 
 EVENTS = "/v1/events"

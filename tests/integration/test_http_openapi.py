@@ -29,12 +29,11 @@ from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.http.openapi import SCHEMAS
 from sfn.http.responses import PROBLEM_MEDIA_TYPE
 from sfn.http.senders import anonymous_senders
-from tests.integration.lake import Lake, lake
-from tests.integration.listening import Service
-from tests.integration.operating import OPERATOR, Office, client, table
-from tests.integration.process import TOKEN, Daemon, configure, serving
+from tests.promises.inboxes import table
+from tests.support.listener import OPERATOR, Office, Service, client
+from tests.support.service import TOKEN, Daemon, Lake, configure, lake, serving
 
-# ── OpenAPI description
+# OpenAPI description.
 
 
 OPERATORS = "operators"
@@ -197,7 +196,7 @@ async def test_examples_of_the_description_are_right(daemon: Daemon) -> None:
     assert (await daemon.client.post("/v1/events", json=body["example"])).status_code == 202
 
 
-# ── FastAPI routes
+# FastAPI routes.
 
 
 RELEASE = "/admin/v1/drop-limits/prod:release"

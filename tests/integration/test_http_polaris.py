@@ -13,7 +13,7 @@ from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.iceberg_errors import ICEBERG_ERROR_TYPES
-from tests.integration.listening import (
+from tests.support.listener import (
     CHUNKED,
     DEADLINE,
     EVENT,

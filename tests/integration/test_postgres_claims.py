@@ -36,12 +36,12 @@ from sfn.inbox.postgres.schema import MIGRATIONS, Migration
 from sfn.inbox.postgres.tables import SqlTransaction
 from sfn.inbox.postgres.tables.intents import PostgresIntents
 from sfn.inbox.postgres.unit import InboxTransaction
-from tests.integration import sharing
-from tests.integration.sharing import claims, fill, named, replicas, session, stored
 from tests.promises.inboxes import PLENTY, TERMS, Ground, HandClock, pointer, table
 from tests.servers.postgres import Postgres
+from tests.support import shared_inboxes
+from tests.support.shared_inboxes import claims, fill, named, replicas, session, stored
 
-# ── Leases
+# Leases.
 
 
 LEASE = timedelta(seconds=30)
@@ -57,7 +57,7 @@ async def test_eight_processes_work_off_each_row_once(dsn: str) -> None:
     async with replicas(dsn, SystemClock(), 1) as [inbox]:
         await fill(inbox, 400)
     pipes = [SPAWN.Pipe() for _ in range(8)]
-    workers = [SPAWN.Process(target=sharing.work_off, args=(dsn, theirs), daemon=True) for _, theirs in pipes]
+    workers = [SPAWN.Process(target=shared_inboxes.work_off, args=(dsn, theirs), daemon=True) for _, theirs in pipes]
     for worker, (_, theirs) in zip(workers, pipes, strict=True):
         worker.start()
         theirs.close()
@@ -103,7 +103,7 @@ async def test_what_a_killed_process_had_is_taken_over_when_its_leases_end(dsn: 
     async with replicas(dsn, SystemClock(), 1) as [inbox]:
         await fill(inbox, 3)
         ours, theirs = SPAWN.Pipe()
-        worker = SPAWN.Process(target=sharing.claim_and_stand_still, args=(dsn, theirs), daemon=True)
+        worker = SPAWN.Process(target=shared_inboxes.claim_and_stand_still, args=(dsn, theirs), daemon=True)
         worker.start()
         theirs.close()
         assert ours.recv() == 3
@@ -137,7 +137,7 @@ async def test_those_who_claim_at_once_get_no_row_twice_and_leave_none(dsn: str)
         taken: list[LeasedJob] = []
 
         async def take(inbox: PostgresInbox) -> None:
-            while got := (await inbox.claim(sharing.ONE_BY_ONE)).jobs:
+            while got := (await inbox.claim(shared_inboxes.ONE_BY_ONE)).jobs:
                 taken.extend(got)
 
         async with anyio.create_task_group() as tasks:
@@ -193,7 +193,7 @@ async def test_an_inbox_that_is_closed_leaves_no_connection(dsn: str) -> None:
             await anyio.sleep(0.05)
 
 
-# ── Concurrent operations
+# Concurrent operations.
 
 
 LAKE = "s3://lake/orders"
@@ -311,7 +311,7 @@ async def test_a_row_that_is_forgotten_while_it_is_told_of_is_made_anew(dsn: str
     assert await stored(dsn, "SELECT count(*) FROM sfn.memo") == [0]
 
 
-# ── Open intents
+# Open intents.
 
 
 FIRST: Final = CHECK_DELAYS[0].total_seconds()

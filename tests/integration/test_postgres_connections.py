@@ -16,13 +16,12 @@ from sfn.domain.jobs import Done, LeasedJob, PublishResult, Rescheduled, Retry, 
 from sfn.errors import OutcomeUnknown, Transient
 from sfn.inbox.postgres import PostgresInbox, PostgresServer, connections, preflight, transactions, worklist
 from sfn.inbox.postgres.connections import PAUSE
-from tests.integration.sharing import claims, done, fill, named, replicas, session, stored
-from tests.integration.wire import Cut, Wire, wire_to
 from tests.promises.inboxes import PLENTY, TERMS, HandClock
-from tests.servers.pgbouncer import PgBouncer
-from tests.servers.postgres import Postgres
+from tests.servers.postgres import PgBouncer, Postgres
+from tests.servers.proxies import Cut, Wire, wire_to
+from tests.support.shared_inboxes import claims, done, fill, named, replicas, session, stored
 
-# ── PgBouncer
+# PgBouncer.
 
 
 @pytest.fixture(name="dsn")
@@ -87,7 +86,7 @@ async def test_it_is_told_that_there_is_a_pooler(dsn: str) -> None:
     assert found.is_pooled
 
 
-# ── Lost connections
+# Lost connections.
 
 
 COMMIT = b"Q\0\0\0\x0bCOMMIT\0"
@@ -254,7 +253,7 @@ async def test_a_pooler_that_comes_between_is_noticed(postgres: Postgres, pgboun
             assert len(taken) == PLENTY.live
 
 
-# ── Notifications between processes
+# Notifications between processes.
 
 
 SELDOM = 20.0

@@ -22,11 +22,11 @@ from sfn.inbox.model import CommittedTransaction, InboxConfig
 from sfn.inbox.postgres import PostgresInbox, PostgresServer
 from sfn.inbox.postgres.opening import reached
 from sfn.inbox.postgres.tables import Sql
-from tests.integration.sharing import claims, done, fill, named, replicas, session, stored
 from tests.promises.inboxes import PLENTY, TERMS, TOLD, HandClock
 from tests.servers.postgres import Postgres
+from tests.support.shared_inboxes import claims, done, fill, named, replicas, session, stored
 
-# ── Concurrent puts
+# Concurrent puts.
 
 
 LONG = TableIdentifier("prod", tuple(f"{'n' * 500}{level}" for level in range(60)), "é" * 500)
@@ -240,7 +240,7 @@ async def test_a_chain_of_renames_is_followed_by_rows_that_were_not_named(dsn: s
     assert told.reported_changes[-1].metadata_location == "s3://lake/t/metadata/2.json"
 
 
-# ── Database outages
+# Database outages.
 
 
 SHORT_LEASES = InboxConfig(lease=timedelta(seconds=2))

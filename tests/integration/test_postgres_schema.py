@@ -38,13 +38,13 @@ from sfn.inbox.postgres.tables.rows import JobTable
 from sfn.inbox.postgres.tables.values import number_of
 from tests.faults.lake import Lake, serving
 from tests.faults.service import Setting, eventually, running
-from tests.integration.sharing import claims, done, fill, named, replicas, session, stored
 from tests.promises.inboxes import TERMS, HandClock
-from tests.servers.found import found
 from tests.servers.postgres import Postgres
+from tests.support.programs import found
+from tests.support.shared_inboxes import claims, done, fill, named, replicas, session, stored
 from tests.unit.deployment import ROOT, files
 
-# ── Least privileges
+# Least privileges.
 
 
 ROLE = DATABASE = "sfn"
@@ -135,7 +135,7 @@ async def test_a_backup_is_taken_and_restored_with_no_more_rights(postgres: Post
                 await eventually(lambda: not lake.wrong())
 
 
-# ── Migrations
+# Migrations.
 
 
 NOW = len(MIGRATIONS)
@@ -262,7 +262,7 @@ async def test_who_may_not_make_a_schema_is_told_what_to_do(admin_dsn: str) -> N
             await admin.execute("DROP OWNED BY lesser CASCADE; DROP ROLE lesser")
 
 
-# ── Costs
+# Costs.
 
 
 READ = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'subject'"

@@ -24,14 +24,14 @@ from sfn.inbox.postgres import PostgresInbox, PostgresServer, preflight
 from sfn.inbox.postgres.opening import prepared, reached
 from sfn.inbox.postgres.schema import MIGRATIONS
 from sfn.settings import load
-from tests.integration.process import Daemon, serving
-from tests.integration.sharing import fill, stored
 from tests.integration.test_service_process import Writer
-from tests.integration.waiting import until
 from tests.servers.postgres import Postgres
-from tests.servers.user import give
+from tests.servers.process import give
+from tests.support.processes import until
+from tests.support.service import Daemon, serving
+from tests.support.shared_inboxes import fill, stored
 
-# ── Two services on one inbox
+# Two services on one inbox.
 
 
 ADMIN = {"SFN_ADMIN__TOKEN": "an-operators-token"}
@@ -107,7 +107,7 @@ async def test_a_check_proves_a_database_and_leaves_nothing_in_it(
     assert "s3cret" not in f"{found} {settings!r}"
 
 
-# ── Start
+# Start.
 
 
 PHRASE, ENCODED = "s3cret-&-w0rd", "s3cret-%26-w0rd"

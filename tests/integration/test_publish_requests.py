@@ -37,9 +37,9 @@ from tests.faults.service import eventually
 from tests.faults.stores import CountingStore
 from tests.promises.inboxes import TERMS, HandClock
 from tests.promises.stores import s3_store
-from tests.servers.s3 import S3
+from tests.servers.object_stores import S3
 
-# ── Requests to the store
+# Requests to the store.
 
 
 NAME = TableIdentifier("prod", ("n",), "orders")
@@ -123,7 +123,7 @@ async def test_what_a_tables_life_costs(line: Line, record_property: Record) -> 
     assert set().union(*costs.values()) <= {"GET", "LIST", "PUT if-match", "PUT if-none-match", "DELETE if-match"}
 
 
-# ── Requests to all servers
+# Requests to all servers.
 
 
 ORDERS = TableIdentifier("lake", (NAMESPACE,), "orders")

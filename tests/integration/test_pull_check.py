@@ -22,16 +22,15 @@ from sfn.pull import SourceUnavailable
 from sfn.pull.nats import NatsServer
 from sfn.pull.nats_connection import DurableConsumer, NatsOptions
 from sfn.settings.model import Settings
-from tests.integration.listening import Inbox
-from tests.integration.nats_users import USER, Operator, Party, creds
-from tests.integration.pulling import Place, event
-from tests.integration.waiting import until
-from tests.servers.nats import Nats
+from tests.servers.nats import USER, Nats, Operator, Party, creds
 from tests.servers.process import free_port
+from tests.support.listener import Inbox
+from tests.support.processes import until
+from tests.support.pull_source import Place, event
 from tests.unit.certificates import Authority, Files
 from tests.unit.settings_ground import CATALOG, Ground
 
-# ── `sfn check`
+# `sfn check`.
 
 
 TOLD = '[catalogs.hive]\ntype = "events"\ncatalog_id = "x"\nallowed_locations = ["/w"]\n'
@@ -190,7 +189,7 @@ async def test_of_catalogs_that_nobody_can_ask_core_nats_is_warned_of(ground: Gr
     assert [severity for _, severity, *_ in others] == ["ok"]
 
 
-# ── NATS credentials
+# NATS credentials.
 
 
 PASSWORDS = """\

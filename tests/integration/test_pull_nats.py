@@ -22,12 +22,12 @@ from sfn.inbox.model import InboxConfig
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.pull import SourceUnavailable
 from sfn.pull.nats import MAX_PENDING, NatsServer
-from tests.integration.listening import Inbox
-from tests.integration.pulling import LIMIT, Place, event, names, subjects
-from tests.integration.waiting import until
 from tests.servers.nats import Nats
+from tests.support.listener import Inbox
+from tests.support.processes import until
+from tests.support.pull_source import LIMIT, Place, event, names, subjects
 
-# ── Durable consumers
+# Durable consumers.
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ async def test_what_came_before_a_request_ended_badly_is_handed_on(place: Place)
             assert "found 409 Consumer Deleted" in str(away.value)
 
 
-# ── Core NATS
+# Core NATS.
 
 
 BUSY = Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=0.1)
@@ -308,7 +308,7 @@ async def test_a_stop_takes_what_was_delivered_before_it(core_place: Place, inbo
     assert fetching.dropped == 0
 
 
-# ── JetStream
+# JetStream.
 
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -509,7 +509,7 @@ async def test_no_message_is_lost_or_doubled_between_replicas(place: Place, inbo
     assert sorted(subjects(inbox) + subjects(other)) == sorted(names(*range(1, 201)))
 
 
-# ── Lakekeeper
+# Lakekeeper.
 
 
 GOLDEN = Path(__file__).parents[1] / "dialects" / "golden"

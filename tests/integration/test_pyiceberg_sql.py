@@ -25,11 +25,11 @@ from tests.faults.lake import Lake as FaultLake
 from tests.faults.lake import Table as FaultTable
 from tests.faults.lake import serving as serving_lake
 from tests.faults.service import Service, Setting, eventually, running
-from tests.integration.process import TOKEN, refused, serving
-from tests.integration.waiting import until
 from tests.promises.catalogs import SCHEMA
+from tests.support.processes import until
+from tests.support.service import TOKEN, refused, serving
 
-# ── SQL catalog
+# SQL catalog.
 
 
 CONFIGURATION = """\
@@ -116,7 +116,9 @@ async def test_while_others_commit_every_table_is_published_and_none_is_taken_fo
     # Hardly any patience with a lock: what can't be asked is asked again.
     async with serving(lake.configured(every="1s", patience=0.001)) as daemon:
         await until(lambda: all(map(lake.is_published, names)))
-        await anyio.run_process([sys.executable, "-m", "tests.integration.sql_writer", lake.uri, "25", *names])
+        await anyio.run_process(
+            [sys.executable, "-m", "tests.integration.child_processes", "sql_writer", lake.uri, "25", *names]
+        )
         await until(lambda: all(map(lake.is_published, names)))
         assert all(record["missing"] == 0 for record in daemon.records("sweep finished"))
         assert not daemon.records("settled", outcome="dead")
@@ -144,7 +146,7 @@ async def test_what_is_missing_is_told_at_the_start(lake: Lake) -> None:
     assert told.startswith("catalogs.prod.properties.uri: expected a database URL of SQLAlchemy")
 
 
-# ── One table in two catalogs
+# One table in two catalogs.
 
 
 COMMITS = 30

@@ -22,15 +22,14 @@ from sfn.errors import Unreadable
 from sfn.http.responses import PROBLEM_MEDIA_TYPE
 from sfn.http.server import listening_socket
 from sfn.settings import load
-from tests.integration.lake import Lake, lake
-from tests.integration.process import TOKEN, TOLD, Daemon, configure, refused, serving
-from tests.integration.signing import STANDARD, WEBHOOK, fields
-from tests.integration.waiting import until
+from tests.support.listener import STANDARD, WEBHOOK, fields
+from tests.support.processes import until
+from tests.support.service import TOKEN, TOLD, Daemon, Lake, configure, lake, refused, serving
 from tests.unit.certificates import Authority, Files, replace
 from tests.unit.rest_server import reply, running
 from tests.unit.scraping import Page
 
-# ── Events and files
+# Events and files.
 
 
 FIELDS = {"catalog", "table", "attempt", "outcome", "reason", "why", "seconds", "files"}
@@ -203,7 +202,7 @@ async def test_without_an_operators_token_there_are_no_operators(world: Lake) ->
         assert (await daemon.client.post("/admin/v1/drop-limits/prod:release")).status_code == 404
 
 
-# ── Metrics
+# Metrics.
 
 
 DONE = {"catalog": "prod", "outcome": "done", "error_class": ""}
@@ -281,7 +280,7 @@ async def test_leases_that_a_killed_process_left_behind_are_counted(tmp_path: Pa
             assert (await page(daemon)).value("sfn_lease_expirations_total") == 1
 
 
-# ── Token files
+# Token files.
 
 
 SECTIONS = """
@@ -318,7 +317,7 @@ async def test_a_token_counts_once_it_is_in_its_file_and_no_more_once_it_is_not(
         assert "-second" not in daemon.log.read_text()
 
 
-# ── TLS
+# TLS.
 
 
 NETWORK = str(IPv4Address(0))
@@ -381,7 +380,7 @@ def test_tokens_in_clear_text_are_warned_of_once(tmp_path: Path, host: str, tls:
     assert logs[-1]["url"].startswith("https://" if tls else "http://")
 
 
-# ── Event-only catalogs
+# Event-only catalogs.
 
 
 @dataclass
@@ -474,7 +473,7 @@ async def test_events_too_many_to_be_read_are_an_error_in_the_log(writer: Writer
         assert (record["level"], record["catalogs"]) == ("error", ["hive"])
 
 
-# ── Malicious names and locations
+# Malicious names and locations.
 
 
 NAMES = (

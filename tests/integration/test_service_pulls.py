@@ -9,13 +9,12 @@ import httpx
 import pytest
 from nats.js.errors import NotFoundError
 
-from tests.integration.lake import Lake, lake
-from tests.integration.process import Daemon, configure, refused, serving
-from tests.integration.pulling import Place
 from tests.servers.nats import Nats
+from tests.support.pull_source import Place
+from tests.support.service import Daemon, Lake, configure, lake, refused, serving
 from tests.unit.scraping import Page
 
-SWEEPING = ({"PYTHONPATH": str(Path(__file__).parents[2])}, ("tests.integration.sweeping_service",))
+SWEEPING = ({"PYTHONPATH": str(Path(__file__).parents[2])}, ("tests.integration.child_processes", "sweeping"))
 """The environment and the command of a service that need not wait long from one sweep to the next."""
 NO_SWEEPS = '[sweep]\nevery = "off"\n'
 

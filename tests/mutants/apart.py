@@ -16,7 +16,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.forks import into, status_of
+from tests.support.processes import into, status_of
 
 OURS = {"sfn", "tests"}
 ROOT = Path(__file__).resolve().parents[2]

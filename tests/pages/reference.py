@@ -21,8 +21,8 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from sfn.cli.main import app
 from sfn.settings.model import Settings
 from sfn.settings.types import DURATION_UNITS, parse_size, validate_http_url
-from tests.integration.pages import Shown
 from tests.pages.descriptions import DESCRIPTIONS, SECTIONS
+from tests.support.pages import Shown
 
 MODULE: Final = "tests.pages"
 _SIZES: Final = (("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))

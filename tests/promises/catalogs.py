@@ -33,7 +33,7 @@ from sfn.inbox import TableIndex
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig
 from sfn.storage.memory import MemoryStore
-from tests.real_catalog import runtime
+from tests.support.programs import runtime
 from tests.unit.told_line import metadata
 
 _spaces = count(1)

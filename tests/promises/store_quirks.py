@@ -23,13 +23,11 @@ from sfn.storage.gcs import GcsClient, GcsOptions
 from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply, RemoteStore, StoreService
 from sfn.storage.s3 import IMPOSSIBLE_ETAG as NO_ETAG
 from sfn.storage.s3 import S3Client, S3Options
-from tests.integration.pages import Shown
 from tests.promises.stores import BOOK, EVERYTHING, Ground
 from tests.promises.test_results import sentence
-from tests.servers.azure import ACCOUNT
-from tests.servers.azure import KEY as ACCOUNT_KEY
+from tests.servers.object_stores import ACCOUNT, ACCOUNT_KEY, REGION
 from tests.servers.quirky_s3 import BUCKET, QuirkyS3, quirky_s3
-from tests.servers.s3 import REGION
+from tests.support.pages import Shown
 
 _MODULE: Final = "tests.promises.store_quirks"
 FOLDER: Final = f"s3://{BUCKET}/orders/metadata/_sfn/"

@@ -25,11 +25,7 @@ from sfn.storage.object_store import HttpPool, RemoteStore, StoreService
 from sfn.storage.s3 import IMPOSSIBLE_ETAG as NO_ETAG
 from sfn.storage.s3 import BucketEndpoints, S3Client, S3Options
 from tests.promises.processes import plant_file
-from tests.servers.azure import ACCOUNT, Azure
-from tests.servers.azure import KEY as ACCOUNT_KEY
-from tests.servers.gcs import GCS
-from tests.servers.gcs_deletes import ConditionalDeletes
-from tests.servers.s3 import REGION, ROOT, S3
+from tests.servers.object_stores import ACCOUNT, ACCOUNT_KEY, GCS, REGION, ROOT, S3, Azure, ConditionalDeletes
 
 MADE_UP = "0" * 64
 """A tag that no content has, for stores whose tags are digests."""

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from tests.integration.pages import Shown
 from tests.promises import inboxes, stores
+from tests.support.pages import Shown
 
 FOLDER: Final = Path(__file__).parent
 EXPECTED: Final = FOLDER / "expected.json"

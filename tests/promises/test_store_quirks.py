@@ -22,8 +22,7 @@ from sfn.storage.probe import PROBE_PREFIX
 from tests.promises import test_store
 from tests.promises.store_quirks import FOLDER, OTHERS, QUIRKS, S3, Verdict, azure_with, gcs_with, named, page, s3_with
 from tests.promises.stores import Ground
-from tests.servers.azure import ACCOUNT, Azure
-from tests.servers.gcs import GCS
+from tests.servers.object_stores import ACCOUNT, GCS, Azure
 
 KEY = f"{FOLDER}sales_orders_main.ver"
 ANEW = "write it down: python -m tests.promises.store_quirks"

@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.servers.azure import Azure
-    from tests.servers.gcs import GCS
     from tests.servers.nats import Nats
-    from tests.servers.pgbouncer import PgBouncer
-    from tests.servers.postgres import Postgres
-    from tests.servers.s3 import S3
+    from tests.servers.object_stores import GCS, S3, Azure
+    from tests.servers.postgres import PgBouncer, Postgres
 
 
 @pytest.fixture(name="s3", scope="session")
 def fixture_s3() -> Iterator[S3]:
-    from tests.servers.s3 import S3
+    from tests.servers.object_stores import S3
 
     with S3() as server:
         yield server
@@ -27,7 +24,7 @@ def fixture_s3() -> Iterator[S3]:
 
 @pytest.fixture(name="azure", scope="session")
 def fixture_azure() -> Iterator[Azure]:
-    from tests.servers.azure import Azure
+    from tests.servers.object_stores import Azure
 
     with Azure() as server:
         yield server
@@ -35,7 +32,7 @@ def fixture_azure() -> Iterator[Azure]:
 
 @pytest.fixture(name="gcs", scope="session")
 def fixture_gcs() -> Iterator[GCS]:
-    from tests.servers.gcs import GCS
+    from tests.servers.object_stores import GCS
 
     with GCS() as server:
         yield server
@@ -59,7 +56,7 @@ def fixture_postgres() -> Iterator[Postgres]:
 
 @pytest.fixture(name="pgbouncer", scope="session")
 def fixture_pgbouncer(postgres: Postgres) -> Iterator[PgBouncer]:
-    from tests.servers.pgbouncer import PgBouncer
+    from tests.servers.postgres import PgBouncer
 
     with PgBouncer(postgres) as server:
         yield server

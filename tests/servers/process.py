@@ -1,9 +1,14 @@
-"""A server as a process that lives no longer than ours, on a port of the loopback interface."""
+"""A server as a process that lives no longer than ours, on a port of the loopback interface.
+
+A server that refuses to run as root runs as another user.
+"""
 
 from __future__ import annotations
 
 import os
+import pwd
 import random
+import shutil
 import socket
 import tempfile
 import time
@@ -124,3 +129,25 @@ def free_port() -> int:
         except OSError:
             continue
         return port
+
+
+def _lesser() -> pwd.struct_passwd | None:
+    """A user who is not root; none where we are not root ourselves."""
+    if os.geteuid() != 0:
+        return None
+    users = {user.pw_name: user for user in pwd.getpwall()}
+    return users.get("postgres") or users["nobody"]
+
+
+_LESSER = _lesser()
+
+AS_LESSER: tuple[str, ...] = (
+    ("setpriv", f"--reuid={_LESSER.pw_uid}", f"--regid={_LESSER.pw_gid}", "--clear-groups") if _LESSER else ()
+)
+"""What comes before a command, for it to run as that user."""
+
+
+def give(path: Path) -> None:
+    """Make a file or folder that user's."""
+    if _LESSER:
+        shutil.chown(path, _LESSER.pw_uid, _LESSER.pw_gid)

@@ -11,7 +11,7 @@ import pytest
 from typing_extensions import override
 
 from sfn.demo.environment import RestCatalogServer
-from tests.real_catalog import IS_CI, runtime
+from tests.support.programs import IS_CI, runtime
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from sfn.app.endpoints import FacadeFolders
 from sfn.app.standalone import EmbeddedFacade
-from tests.servers.found import CACHES, found
+from tests.support.programs import CACHES, found
 
 FACADE_URI, FACADE_TOKEN = "spark.sfn.facade.uri", "spark.sfn.facade.token"
 SHUTDOWN_SECONDS: Final = 60.0

@@ -21,8 +21,8 @@ from sfn.http.events import EventFilter, IngestService
 from sfn.pull import FinalBatch, SourceUnavailable
 from sfn.pull.source import PullOptions, PullSource
 from sfn.telemetry.metrics import Metrics
-from tests.integration.listening import Inbox
-from tests.integration.pulling import LIMIT, SENDER
+from tests.support.listener import Inbox
+from tests.support.pull_source import LIMIT, SENDER
 
 BUSY = Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=0.01)
 SHORT = 0.05

@@ -57,7 +57,7 @@ CONNECTION_TITLES = {
     "biglake": "BigLake (Google)",
 }
 OTHERS = {"README", "event-only", "nats", "pyiceberg", "send-events"}
-"""Pages with a test elsewhere: `test_catalogs_page.py`, `tests/acceptance/test_readme.py`."""
+"""Pages with a test elsewhere: `test_catalogs_page.py`, `tests/acceptance/test_pages.py`."""
 NO_GATEWAY = {"aws-glue", "s3-tables"}
 
 

@@ -19,7 +19,7 @@ from sfn.concurrency import AbandonableThreads, Batcher, IsAbandoned, TimedOut, 
 from sfn.errors import ErrorScope, Permanent, Transient
 from sfn.http.secrets import PartyTokens, WatchedTokenFile
 from sfn.http.senders import Keyring
-from tests.integration.waiting import until
+from tests.support.processes import until
 from tests.unit.certificates import replace
 
 # ── Group commit

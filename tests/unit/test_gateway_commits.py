@@ -28,8 +28,8 @@ from sfn.gateway.commits import (
 from sfn.gateway.routes import CatalogChange, ChangeKind
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig
-from tests.integration.waiting import until
 from tests.promises.inboxes import HandClock
+from tests.support.processes import until
 
 # ── Recorded commits
 

@@ -31,8 +31,7 @@ from sfn.storage import ObjectStore, PreconditionFailed
 from sfn.storage.azure import IMPOSSIBLE_ETAG, AccountKey, AzureClient, AzureOptions
 from sfn.storage.local import LocalStore
 from sfn.storage.object_store import HttpPool, RemoteStore, StoreService
-from tests.servers.azure import ACCOUNT, Azure
-from tests.servers.azure import KEY as ACCOUNT_KEY
+from tests.servers.object_stores import ACCOUNT, ACCOUNT_KEY, Azure
 from tests.unit.aliased import AliasedStore, Guarded, Names
 from tests.unit.publishing import LAG, A, B, Line, key_of, named
 

@@ -16,9 +16,9 @@ from sfn.app.service import leaf_errors
 from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.pull import FinalBatch, Outage, SourceUnavailable, source
 from sfn.pull.source import subjects_overlap
-from tests.integration.pulling import event, subjects
-from tests.integration.waiting import until
 from tests.promises.inboxes import HandClock
+from tests.support.processes import until
+from tests.support.pull_source import event, subjects
 from tests.unit.pulled import GONE as SERVER_GONE
 from tests.unit.pulled import SHORT, BusyAtFirst, Message, Server, Stuck
 from tests.unit.pulled import Ground as SourceGround

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sfn.settings.model import Settings
-from tests.integration.pages import Shown
 from tests.pages.descriptions import DESCRIPTIONS, SECTIONS
 from tests.pages.reference import keys, pages
+from tests.support.pages import Shown
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.page)

@@ -24,8 +24,7 @@ from sfn.storage.azure import (
 )
 from sfn.storage.object_store import HttpPool, RemoteStore, StoreService
 from tests.faults.proxy import Asked, Cut, Fault, Lose, Pass, Proxy
-from tests.servers.azure import ACCOUNT, Azure
-from tests.servers.azure import KEY as ACCOUNT_KEY
+from tests.servers.object_stores import ACCOUNT, ACCOUNT_KEY, Azure
 
 SOMEBODY = AccountKey(ACCOUNT_KEY)
 LATER = datetime(2099, 1, 1, tzinfo=UTC)

@@ -15,7 +15,7 @@ from sfn.storage import Deleted, PreconditionFailed
 from sfn.storage.gcs import IMPOSSIBLE_GENERATION, GcsClient, GcsOptions
 from sfn.storage.object_store import HttpPool, RemoteStore, StoreService
 from tests.faults.proxy import Answer, Asked, Fault, Instead, Lose, Pass, Proxy
-from tests.servers.gcs import GCS
+from tests.servers.object_stores import GCS
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sfn.demo.environment import find_runtime
-from tests.integration.measuring import options, write_down
-from tests.integration.readers.matrix import EXPECTED, measured
-from tests.integration.readers.rendering import pages
+from tests.integration.readers.matrix import EXPECTED, measured, pages
+from tests.support.pages import options, write_down
 
 
 def main() -> None:

@@ -1,20 +1,19 @@
-"""All that was measured: each reader after each step."""
+"""All that was measured, each reader after each step, and the pages that show it."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Self
 
 from sfn.demo.environment import NAMESPACE, RestCatalogServer, ServerRuntime, running_service
-from tests.integration.readers.outcome import outcome
-from tests.integration.readers.readers import READERS, Rows
-from tests.integration.readers.steps import STEPS
-from tests.integration.readers.story import Story
+from tests.integration.readers.readers import READERS, REFUSES, SAME, Rows, outcome
+from tests.integration.readers.steps import STEPS, Story
+from tests.support.pages import Shown
 
 EXPECTED = Path(__file__).with_name("expected.json")
 
@@ -83,3 +82,63 @@ def _rows(story: Story) -> Iterator[tuple[str, dict[str, str]]]:
         before = was.get(place.directory, [])
         yield step.name, {reader.name: outcome(reader, place, now, before) for reader in READERS}
         was[place.directory] = now
+
+
+_MODULE = "tests.integration.readers"
+LEGEND = (
+    "✓: the rows that the catalog has at that moment. refuses: an error, and no rows. **old rows**: those of the step "
+    "before. **wrong rows**: neither; some that the catalog does not have (too many), or not all that it has (missing)."
+)
+_DIRECTORY = "/warehouse/sales/orders"
+_FILE = f"{_DIRECTORY}/metadata/_sfn/sales_orders_main.ver"
+
+
+def pages(matrix: Matrix) -> list[Shown]:
+    """Where it is shown: the cells on two pages, all else on another."""
+    cells = f"\n{LEGEND}\n\n{_cells(matrix)}\n"
+    return [
+        Shown("docs/evidence/readers.md", _MODULE, rendered(matrix)),
+        Shown("README.md", _MODULE, cells),
+        Shown("docs/read/README.md", _MODULE, cells),
+    ]
+
+
+def rendered(matrix: Matrix) -> str:
+    """Two tables: the lines, and what refusals say."""
+    tables = [
+        _table(["reader", "what its user writes", "measured with"], _lines(matrix)),
+        _table(["reader", "how it refuses"], _refusals(matrix)),
+    ]
+    return "\n" + "\n".join(tables) + "\n"
+
+
+def _cells(matrix: Matrix) -> str:
+    names = [reader.name for reader in READERS]
+    return _table(
+        ["after", *names], ([step, *(_short(row[name]) for name in names)] for step, row in matrix.cells.items())
+    )
+
+
+def _lines(matrix: Matrix) -> Iterator[list[str]]:
+    for reader in READERS:
+        packages = ", ".join(f"{package} {matrix.versions[package]}" for package in reader.packages)
+        yield [reader.name, f"`{reader.line_for(_DIRECTORY, _FILE)}`", packages]
+
+
+def _refusals(matrix: Matrix) -> Iterator[list[str]]:
+    for reader in READERS:
+        cells = [row[reader.name] for row in matrix.cells.values()]
+        said = dict.fromkeys(cell.removeprefix(f"{REFUSES}: ") for cell in cells if cell.startswith(REFUSES))
+        if said:
+            yield [reader.name, "; ".join(f"`{why}`" for why in said)]
+
+
+def _short(cell: str) -> str:
+    if cell == SAME:
+        return "✓"
+    return REFUSES if cell.startswith(REFUSES) else f"**{cell}**"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -1,22 +1,24 @@
-"""What readers see, in words that are the same in each run."""
+"""Scenarios, what readers see after them in words that are the same in each run, and whether the catalog says so."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 
-from pyiceberg.table import StaticTable
+from pyiceberg.table import StaticTable, Table
 
 import sfn
 from sfn.errors import NameTaken, Unreadable
 from sfn.sfnfile import document, version_hint
-from sfn.sfnfile.document import Document
-from sfn.sfnfile.naming import MAIN_BRANCH, FileLayout, FileOwner
+from sfn.sfnfile.document import Document, DocumentState
+from sfn.sfnfile.locations import canonical
+from sfn.sfnfile.naming import MAIN_BRANCH, FileLayout, FileOwner, Placement, commit_ordinal
 from tests.integration.scenarios.service import Identifier, Service
 from tests.integration.scenarios.stage import Known, Stage
-from tests.integration.scenarios.truth import Truth
 
 NONE = "none"
 FOLLOWS = "→ "
@@ -168,3 +170,108 @@ def _refused(truth: Truth, refusal: Unreadable) -> str:
     tables = {truth.stage.short(table): re.escape(".".join(table)) for table in truth.stage.tables}
     said = [short for short, dotted in tables.items() if re.search(rf"(?<![\w.]){dotted}(?![\w.])", str(refusal))]
     return f"{kind} ({' and '.join(sorted(said))})"
+
+
+Play = Callable[[Stage], Sequence[Look]]
+
+
+class Telling(StrEnum):
+    """How the service may learn of the changes, where it is not told of each as it happens."""
+
+    LAST = "one event after an outage"
+    NONE = "no event"
+
+
+OUTAGE = (Telling.LAST,)
+OUTAGE_OR_SILENCE = (Telling.LAST, Telling.NONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A row.
+
+    Attributes:
+        title: of its row.
+        play: do it, and wait until the service has seen it through; who looks afterwards.
+        again: how else the service learns of it, in a play of its own each.
+        placement: where the service puts files.
+        expires: whether tombstones go as soon as they may.
+    """
+
+    title: str
+    play: Play
+    again: Sequence[Telling] = ()
+    placement: Placement = Placement.INSIDE
+    expires: bool = False
+
+    @property
+    def key(self) -> str:
+        """It, as a part of names."""
+        return self.play.__name__
+
+
+class Truth:
+    """The catalog's tables at the end, which nobody changes any more.
+
+    Args:
+        stage: where the scenario was played.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self._rows: set[tuple[str, str]] = set()
+
+    @cached_property
+    def live(self) -> dict[str, Table]:
+        """All tables of the scenario that the catalog has, by their pointers."""
+        return {canonical(str(table.metadata_location)): table for table in self.stage.live()}
+
+    @cached_property
+    def theirs(self) -> dict[str, Table]:
+        """The other environment's, of which its service was told."""
+        return {canonical(str(table.metadata_location)): table for table in self.stage.others}
+
+    def confirm(self, said_by: str, pointer: str, found: StaticTable, ref: str = MAIN_BRANCH) -> str:
+        """What a table that was found is called: a live one, at its current metadata file and with its rows.
+
+        Args:
+            said_by: the file that names it.
+            pointer: what it names.
+            found: what was opened, at the ref.
+
+        Raises:
+            AssertionError: it is not.
+        """
+        key = canonical(pointer)
+        table = self.live.get(key) or self.theirs.get(key)
+        if table is None:
+            what = "an old one" if key in self.stage.had else "one that the catalog never had"
+            raise AssertionError(f"{said_by}: expected one of {sorted(self.live)}, found {pointer}, {what}")
+        if (key, ref) not in self._rows:
+            scan = table.scan() if ref == MAIN_BRANCH else table.scan().use_ref(ref)
+            rows, here = (sorted(map(repr, one.to_arrow().to_pylist())) for one in (scan, found.scan()))
+            if rows != here:
+                raise AssertionError(f"{said_by}: expected {rows} as through the catalog, found {here}")
+            self._rows.add((key, ref))
+        whose = "" if key in self.live else "the other one's "
+        return f"{whose}{self.stage.short(table.name())}"
+
+    def untrue(self) -> list[str]:
+        """Every file that says what its catalog does not say, or never said: a line each."""
+        folders = [directory.glob("**/_sfn/*") for directory in sorted(self.stage.directories)]
+        folders.append(self.stage.section.root.glob(f"{self.stage.namespace}*/*/*"))
+        return [line for files in folders for file in sorted(files) for line in self._wrong(file)]
+
+    def _wrong(self, file: Path) -> Iterator[str]:
+        doc = document.parse(file.read_bytes())
+        live = self.live if doc.catalog_id == self.stage.section.catalog_id else self.theirs
+        pointer = canonical(doc.metadata_file_path)
+        if pointer not in self.stage.had:
+            yield f"{file}: names {pointer}, which the catalog never had"
+        if doc.state is not DocumentState.CURRENT or commit_ordinal(file.name) is not None:
+            return
+        table = live.get(pointer)
+        if table is None:
+            yield f"{file}: is current and names {pointer}, which is none of {sorted(live)}"
+        elif (said := (*doc.namespace, doc.name, doc.guid)) != (now := (*table.name(), str(table.metadata.table_uuid))):
+            yield f"{file}: speaks of {said}, the catalog of {now}"

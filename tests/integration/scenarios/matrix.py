@@ -1,4 +1,4 @@
-"""All that was seen: each scenario in each naming, with one catalog server and one service for all."""
+"""All that was seen: each scenario in each naming, with one catalog server and one service for all, and its page."""
 
 from __future__ import annotations
 
@@ -12,27 +12,24 @@ from typing import Self
 
 from sfn.demo.environment import RestCatalogServer, ServerRuntime
 from sfn.sfnfile.naming import NAMINGS
-from tests.integration.scenarios import (
-    commits,
-    ends,
-    leftalone,
-    names,
-    placements,
-    places,
-    renames,
-    rivals,
-    several,
-)
-from tests.integration.scenarios.hearing import Outage, Silence, Told
-from tests.integration.scenarios.scenario import Scenario, Telling
-from tests.integration.scenarios.sections import Section, founded
-from tests.integration.scenarios.service import Service
-from tests.integration.scenarios.stage import Hearing, Stage, World
-from tests.integration.scenarios.truth import Truth
+from tests.integration.scenarios.changes import COMMITS, ENDS, LEFT_ALONE, RENAMES
+from tests.integration.scenarios.looks import STANDARD, Scenario, Telling, Truth
+from tests.integration.scenarios.places import NAMES, PLACEMENTS, PLACES, SEVERAL, followed
+from tests.integration.scenarios.service import Section, Service, founded
+from tests.integration.scenarios.stage import Hearing, Outage, Silence, Stage, Told, World
+from tests.support.pages import Shown
 
 EXPECTED = Path(__file__).with_name("expected.json")
-_THEMES = (commits, renames, ends, places, placements, several, leftalone, names)
-SCENARIOS: tuple[Scenario, ...] = tuple(one for theme in _THEMES for one in theme.SCENARIOS)
+SCENARIOS: tuple[Scenario, ...] = (
+    *COMMITS,
+    *RENAMES,
+    *ENDS,
+    *PLACES,
+    *PLACEMENTS,
+    *SEVERAL,
+    *LEFT_ALONE,
+    *NAMES,
+)
 AT_A_TIME = 24
 """Scenarios that play beside each other: most of their time they wait."""
 
@@ -103,7 +100,7 @@ def measured(folder: Path, runtime: ServerRuntime, scenarios: Sequence[Scenario]
         warehouse = Path(server.warehouse.removeprefix("file://"))
         told = [section.followed(server.settings) for section in founded(warehouse)]
         service = Service(folder / "service", server.warehouse, told)
-        rival = Service(folder / "rival", server.warehouse, rivals.followed(folder))
+        rival = Service(folder / "rival", server.warehouse, followed(folder))
         stack.enter_context(closing(service))
         stack.enter_context(closing(rival))
         world = World(server.client(), warehouse, service, rival, folder)
@@ -167,3 +164,74 @@ def _compared(seen: Mapping[_Played, Cell], scenarios: Sequence[Scenario]) -> Ma
 
 def _each(rows: Mapping[str, Mapping[str, Cell]]) -> Iterator[tuple[str, str, Cell]]:
     return ((scenario, naming, cell) for scenario, row in rows.items() for naming, cell in row.items())
+
+
+_MODULE = "tests.integration.scenarios"
+_LETTERS = {how: how[0].upper() for how in STANDARD}
+LEGEND = (
+    "**D** goes by the directory, **N** by the table's name in it, **U** by its uuid, **H** by the version hint; **✓** "
+    "is all four. `t`: the rows of that table as the catalog has them; `→ t`: the same, where one file led on to "
+    "another; `Dropped` and the like: refusals. `same`: as with `identifier`; in the last two columns, as with an "
+    "event of each change."
+)
+_ESCAPED = str.maketrans({"|": r"\|", "&": "&amp;", "<": "&lt;", "`": "'"})
+
+
+def pages(matrix: Matrix) -> list[Shown]:
+    """Where it is shown."""
+    return [Shown("docs/evidence/scenarios.md", _MODULE, rendered(matrix))]
+
+
+def rendered(matrix: Matrix) -> str:
+    """One table: a row for each scenario, a column for each naming, and one for each other way to learn of it."""
+    head = ["what happened", *NAMINGS, *Telling]
+    lines = [head, ["---"] * len(head)]
+    for title, row in matrix.cells.items():
+        others = (matrix.otherwise.get(telling, {}).get(title) for telling in Telling)
+        lines.append([title.translate(_ESCAPED), *_columns(row), *map(_differences, others)])
+    return f"\n{LEGEND}\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\n"
+
+
+def _differences(row: Mapping[str, Cell] | None) -> str:
+    """What is otherwise, and with which namings; nothing of what was not played."""
+    if row is None:
+        return ""
+    alike: dict[str, list[str]] = {}
+    for naming, cell in row.items():
+        if cell:
+            alike.setdefault(_told(cell), []).append(naming)
+    return "<br>".join(f"{' and '.join(namings)}: {told}" for told, namings in alike.items()) or "same"
+
+
+def _columns(row: Mapping[str, Cell]) -> Iterator[str]:
+    """Cells; one that is the same as the first is not told twice."""
+    first = _told(row[next(iter(NAMINGS))])
+    yield first
+    for naming in [*NAMINGS][1:]:
+        told = _told(row[naming])
+        yield "same" if told == first else told
+
+
+def _told(cell: Cell) -> str:
+    places: dict[str, dict[str, str]] = {}
+    for how, seen in cell.items():
+        of, _, by = how.rpartition(": ")
+        places.setdefault(of, {})[by] = seen
+    return "<br>".join(f"{of}: {_alike(looks)}" if of else _alike(looks) for of, looks in places.items())
+
+
+def _alike(looks: Mapping[str, str]) -> str:
+    """Looks that show the same, together."""
+    alike: dict[str, list[str]] = {}
+    for by, seen in looks.items():
+        alike.setdefault(seen, []).append(by)
+    return ", ".join(f"{_called(bys)} {seen.translate(_ESCAPED)}" for seen, bys in alike.items())
+
+
+def _called(bys: list[str]) -> str:
+    if tuple(bys) == STANDARD:
+        return "✓"
+    letters = [_LETTERS[by] for by in bys if by in _LETTERS]
+    others = [by for by in bys if by not in _LETTERS]
+    named = [*([" ".join(letters)] if letters else []), *others]
+    return " and ".join(named) + (":" if others else "")

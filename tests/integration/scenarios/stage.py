@@ -1,22 +1,25 @@
-"""One scenario in one naming: a real writer changes tables through the catalog, and tells the service of it."""
+"""One scenario in one naming: a writer changes tables through the catalog, and the service learns of each change."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from threading import Barrier
 from typing import Any, Protocol
 
 import pyarrow as pa
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import CreateTableTransaction, Table, Transaction
+from pyiceberg.table.update import SetLocationUpdate, TableUpdate
 from pyiceberg.types import LongType, NestedField, StringType
 
 from sfn.sfnfile.locations import canonical
-from tests.integration.scenarios.sections import Section
-from tests.integration.scenarios.service import Identifier, Service
+from sfn.sfnfile.naming import NAMINGS
+from tests.integration.scenarios.service import PATIENCE, Identifier, Section, Service
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),
@@ -277,6 +280,16 @@ class Stage:
         return None if place is None else f"file://{place}"
 
 
+def set_location(table: Table, location: str, *others: TableUpdate) -> None:
+    """Commit another location of a table, for which PyIceberg has no verb; files stay where they are.
+
+    Args:
+        others: what is changed with it.
+    """
+    with table.transaction() as change:
+        change._apply((SetLocationUpdate(location=location), *others))  # noqa: SLF001 - as `SET LOCATION` does it
+
+
 def folder(location: str) -> Path:
     """The folder of this machine that a location is."""
     return Path(canonical(location).removeprefix("file://"))
@@ -284,3 +297,76 @@ def folder(location: str) -> Path:
 
 _LONGEST = 40
 """Characters of a name that are written down as they are."""
+
+
+class Told:
+    """It is told of each change as it happens."""
+
+    @contextmanager
+    def changes(self, stage: Stage) -> Iterator[None]:
+        yield
+
+    def give_up(self) -> None:
+        """Nobody waits for anybody."""
+
+
+class Outage:
+    """It is stopped while tables change, and told of each play's last change alone once it runs again.
+
+    It sweeps when it starts, and is told meanwhile; what is absent must be so after another sweep too.
+
+    Args:
+        service: it.
+        parties: how many plays there are, each in a thread of its own.
+    """
+
+    def __init__(self, service: Service, parties: int) -> None:
+        self._stop = Barrier(parties, service.stop, PATIENCE)
+        self._start = Barrier(parties, service.start, PATIENCE)
+        sweeps = (service.first_sweep, service.sweep)
+        self._sweeps = [Barrier(parties, partial(sweep, [*NAMINGS]), PATIENCE) for sweep in sweeps]
+
+    @contextmanager
+    def changes(self, stage: Stage) -> Iterator[None]:
+        self._stop.wait()
+        with stage.muted():
+            yield
+        self._start.wait()
+        stage.tell_last()
+        for sweep in self._sweeps:
+            stage.until_looked_at()
+            sweep.wait()
+        stage.settle()
+
+    def give_up(self) -> None:
+        """Have nobody wait for a play that failed."""
+        for barrier in (self._stop, self._start, *self._sweeps):
+            barrier.abort()
+
+
+class Silence:
+    """Nobody tells it of a change: sweeps find what has become of the tables.
+
+    Two of them: what is absent counts as dropped once a sweep came between two looks at it.
+
+    Args:
+        service: it.
+        parties: how many plays there are, each in a thread of its own.
+    """
+
+    def __init__(self, service: Service, parties: int) -> None:
+        self._sweeps = [Barrier(parties, partial(service.sweep, [*NAMINGS]), PATIENCE) for _ in range(2)]
+
+    @contextmanager
+    def changes(self, stage: Stage) -> Iterator[None]:
+        with stage.muted():
+            yield
+        for sweep in self._sweeps:
+            sweep.wait()
+            stage.until_looked_at()
+        stage.settle()
+
+    def give_up(self) -> None:
+        """Have nobody wait for a play that failed."""
+        for sweep in self._sweeps:
+            sweep.abort()

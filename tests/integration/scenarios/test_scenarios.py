@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from sfn.sfnfile.naming import NAMINGS
-from tests.integration.measuring import apart, differences
-from tests.integration.scenarios.matrix import EXPECTED, SCENARIOS, Matrix
-from tests.integration.scenarios.rendering import pages, rendered
-from tests.integration.scenarios.scenario import Telling
+from tests.integration.scenarios.looks import Telling
+from tests.integration.scenarios.matrix import EXPECTED, SCENARIOS, Matrix, pages, rendered
+from tests.support.pages import apart, differences
 
 ANEW = "if that is as it should be: python -m tests.integration.scenarios"
 PATIENCE = 400

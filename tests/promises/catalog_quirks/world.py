@@ -15,10 +15,10 @@ from sfn.catalogs.rest.settings import RestSettings
 from sfn.domain.catalog_answer import Loaded, NoSuchTable
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ExternalError
-from tests.integration.pages import Shown
 from tests.promises.catalog_quirks.server import NAME, Outcome, Quirk, QuirkServer
 from tests.promises.catalog_quirks.table import QUIRKS
 from tests.promises.catalogs import MemoryWorld
+from tests.support.pages import Shown
 
 BAD: Final = "mm"
 """The namespace that quirks of one namespace are about; it lies between two others."""

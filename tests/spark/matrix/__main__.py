@@ -7,9 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sfn.demo.environment import RestCatalogServer, find_runtime
-from tests.integration.measuring import write_down
 from tests.spark.matrix.matrix import EXPECTED, FEATURES, measure, pages
 from tests.spark.session import spark_session, spark_settings
+from tests.support.pages import write_down
 
 
 def main() -> None:

@@ -18,12 +18,12 @@ import sfn.spark
 from sfn.errors import NotSupported, SfnError
 from sfn.spark.read_table import ENGINES
 from sfn.spark.request import Engine
-from tests.integration.pages import Shown
 from tests.spark.matrix.deletes import EQUALITY_DELETES, ROW_CHANGES
 from tests.spark.matrix.layout import IMPORTS, LOCATIONS, PARTITIONS
 from tests.spark.matrix.schemas import EVOLUTIONS, FORMATS, TYPES
 from tests.spark.matrix.snapshots import MAINTENANCE, REFS
 from tests.spark.matrix.table import BEFORE, Feature, Result, State, Table, open_lake
+from tests.support.pages import Shown
 
 EXPECTED: Final = Path(__file__).with_name("expected.json")
 PACKAGES: Final = ("pyspark", "pyiceberg", "pyarrow")

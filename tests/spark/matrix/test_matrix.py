@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sfn.errors import NotSupported
 from sfn.spark.read_table import ENGINES
-from tests.integration.measuring import differences
 from tests.spark.matrix.matrix import (
     EXPECTED,
     FEATURES,
@@ -25,6 +24,7 @@ from tests.spark.matrix.matrix import (
     pages,
 )
 from tests.spark.matrix.table import Result
+from tests.support.pages import differences
 
 MEASURE_AGAIN = "if that is as it should be: python -m tests.spark.matrix"
 

@@ -16,12 +16,12 @@ import pytest
 from sfn.demo.demo import Narrator
 from sfn.demo.environment import RestCatalogServer
 from sfn.errors import SfnError, suggest_name
-from tests.real_catalog import runtime
 from tests.spark.session import spark_session, spark_settings
 from tests.spark.tour.managing import HADOOP, MANAGE
 from tests.spark.tour.reading import AS_OF, SELECT, WALK
 from tests.spark.tour.stage import Chapter, Place, Stage, place
 from tests.spark.tour.writing import CREATE, EVOLVE, INSERT
+from tests.support.programs import runtime
 
 DONE, FAILED = 0, 1
 _RULE: Final = "─"

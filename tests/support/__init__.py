@@ -1,0 +1,1 @@
+"""What tests of several folders share: running services and listeners, waiting, processes, pages of measurements."""

@@ -1,0 +1,200 @@
+"""The real command line as a process of its own, beside a service and a catalog that live in the test's own loop."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+
+from tests.support.processes import command, status_of, until
+from tests.support.service import Daemon, Lake, configure, lake, serving
+
+SFN = Path(sys.executable).with_name("sfn")
+_OPTION = re.compile("-{0,2}[a-z][a-z-]*")
+_MEASURED: set[tuple[str, ...]] = set()
+PATIENCE = 60.0
+"""Seconds."""
+ADMIN = '[admin]\ntoken = "a-token-of-operators"\n'
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:  # noqa: ANN401 - JSON
+        assert self.status in {0, 1}, self.err
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A running service, its catalog and its configuration."""
+
+    lake: Lake
+    daemon: Daemon
+    configuration: Path
+
+    @property
+    def url(self) -> str:
+        return str(self.daemon.client.base_url).rstrip("/")
+
+    async def sfn(self, *arguments: str) -> Done:
+        """Run a command that asks this service."""
+        return await sfn(*arguments, "--config", str(self.configuration), "--url", self.url)
+
+    async def publish(self, name: str) -> str:
+        """Commit a table and tell of it with the command line; its pointer, once the file beside it says so."""
+        pointer = self.lake.commit(name)
+        assert (await self.sfn("notify", f"sales.{name}")).status == 0
+        await until(lambda: self.lake.published(name) == pointer)
+        await self.daemon.until_logged("settled", table=f"sales.{name}", outcome="done")
+        return pointer
+
+    def block(self, name: str) -> Path:
+        """Put a file where a new table's file belongs that is not ours; the table is committed."""
+        self.lake.commit(name)
+        file = self.lake.directory(name) / "metadata" / "_sfn" / f"sales_{name}_main.ver"
+        file.parent.mkdir()
+        file.write_text("no document of ours")
+        return file
+
+    async def letter(self, name: str) -> int:
+        """The id of the dead letter that such a table becomes."""
+        await self.daemon.tell(name)
+        await self.daemon.until_logged("settled", table=f"sales.{name}", outcome="dead")
+        (letter,) = (await self.sfn("dead-letters", "list", "--table", f"sales.{name}", "--json")).json["dead_letters"]
+        return int(letter["id"])
+
+
+@asynccontextmanager
+async def place(folder: Path, catalog: str = "", more: str = "", lag: str = "0") -> AsyncGenerator[Place]:
+    """A service with operators.
+
+    Args:
+        catalog: settings of its catalog.
+        more: other sections.
+        lag: the catalog's `replica_lag`.
+    """
+    async with lake(folder) as made:
+        configuration = configure(made, ADMIN + more)
+        text = configuration.read_text().replace('replica_lag = "0"', f'replica_lag = "{lag}"')
+        configuration.write_text(text.replace("[catalogs.prod]", f"[catalogs.prod]\n{catalog}"))
+        async with serving(configuration) as daemon:
+            yield Place(made, daemon, configuration)
+
+
+def forked(*arguments: str, environ: Mapping[str, str] | None = None) -> Done:
+    """Run a command in a fork of a process that has imported it, which saves most of its time; nobody can be asked."""
+    surroundings = _surroundings(arguments, environ or {})
+    if any(name.startswith("COVERAGE_") for name in surroundings):
+        return _ran(arguments, surroundings, subprocess.DEVNULL)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        status = status_of(command, folder, arguments, surroundings, within=PATIENCE)
+        assert status is not None, f"it takes longer than {PATIENCE:g} s: {arguments}"
+        return Done(status, (folder / "out").read_text(), (folder / "err").read_text())
+
+
+async def sfn(*arguments: str, environ: Mapping[str, str] | None = None) -> Done:
+    """See `forked`."""
+    return await anyio.to_thread.run_sync(lambda: forked(*arguments, environ=environ))
+
+
+async def interrupted(said: str, *arguments: str) -> Done:
+    """Run a command and press Ctrl-C once its standard output or standard error has said something."""
+
+    def run() -> Done:
+        with subprocess.Popen(
+            [SFN, *arguments],
+            env=_surroundings(arguments, {}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            shown = ""
+            while said not in shown and process.stdout is not None and (line := process.stdout.readline()):
+                shown += line
+            process.send_signal(signal.SIGINT)
+            rest, _ = process.communicate(timeout=60)
+            return Done(process.returncode, shown + rest, "")
+
+    return await anyio.to_thread.run_sync(run)
+
+
+async def answered(said: str, *arguments: str) -> Done:
+    """Run a command with a terminal for its standard input, where somebody types."""
+
+    def run() -> Done:
+        ours, theirs = pty.openpty()
+        try:
+            os.write(ours, f"{said}\n".encode())
+            return _ran(arguments, _surroundings(arguments, {}), theirs)
+        finally:
+            os.close(ours)
+            os.close(theirs)
+
+    return await anyio.to_thread.run_sync(run)
+
+
+async def on_terminal(*arguments: str) -> str:
+    """What a command shows on a terminal of 100 columns, standard output and standard error together."""
+
+    def run() -> str:
+        ours, theirs = pty.openpty()
+        surroundings = _surroundings(arguments, {"COLUMNS": "100", "TERM": "xterm-256color"})
+        with subprocess.Popen([SFN, *arguments], env=surroundings, stdin=theirs, stdout=theirs, stderr=theirs):
+            os.close(theirs)
+            shown = bytearray()
+            while part := _read(ours):
+                shown += part
+        os.close(ours)
+        return shown.decode()
+
+    return await anyio.to_thread.run_sync(run)
+
+
+def _ran(arguments: tuple[str, ...], surroundings: Mapping[str, str], stdin: int) -> Done:
+    done = subprocess.run(
+        [SFN, *arguments],
+        env=surroundings,
+        stdin=stdin,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def _surroundings(arguments: tuple[str, ...], more: Mapping[str, str]) -> dict[str, str]:
+    """Of a command; the coverage of each is measured once with the same options: it takes as long as the command."""
+    kind = tuple(word for word in arguments if _OPTION.fullmatch(word))
+    unwanted = ("SFN_", "COVERAGE_") if kind in _MEASURED else ("SFN_",)
+    _MEASURED.add(kind)
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}  # noqa: TID251 - a child's
+    return {**inherited, **more}
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4_096)
+    except OSError:
+        # Linux: the last writer is gone.
+        return b""
