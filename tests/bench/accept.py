@@ -14,7 +14,7 @@ from tests.bench.events import create
 from tests.bench.record import Figure, Goal, Run, Unmeasured
 from tests.bench.servers import Setting, records, refusing, service, uvicorn
 from tests.bench.wrk import CONNECTIONS, TABLES, Answers, load
-from tests.faults import inboxes
+from tests.faults import inspection
 
 GOAL: Final = Goal("ratio", ">=", 1.5)
 
@@ -102,7 +102,7 @@ def idle(folder: Path, extent: Extent) -> Taken:
         setting = Setting(folder / "sfn", uri, warehouse)
         with service(setting) as running:
             answers = loaded(running.url, extent, warehouse)
-    check_taken(len(inboxes.logged(setting.inbox)), answers)
+    check_taken(len(inspection.logged(setting.inbox)), answers)
     check_idle(running.log)
     return Taken(answers[-1].rate)
 
@@ -116,7 +116,7 @@ def _publishing(folder: Path, extent: Extent) -> Taken:
         with service(setting) as running:
             answers = loaded(running.url, extent, warehouse)
             done = [record for record in records(running.log, "settled") if record["files"]]
-    check_taken(len(inboxes.logged(setting.inbox)), answers)
+    check_taken(len(inspection.logged(setting.inbox)), answers)
     if not done:
         raise Unmeasured(f"the worker was to publish: {running.log} has no record of it")
     return Taken(answers[-1].rate, len(done) / sum(each.seconds for each in answers))

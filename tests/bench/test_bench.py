@@ -32,7 +32,7 @@ from tests.bench.record import ROOT, Figure, Goal, Record, Run, Unmeasured
 from tests.bench.servers import uvicorn
 from tests.bench.soak import Sample
 from tests.bench.wrk import Answers, installed, load
-from tests.faults import inboxes
+from tests.faults import inspection
 from tests.real_catalog import runtime
 from tests.servers.found import found
 
@@ -80,7 +80,7 @@ def test_accept(tmp_path: Path) -> None:
     beside = {"accept_vs_fastapi", "accept_vs_fastapi_reading", "accept_vs_raw_asgi"}
     check(figures, {*beside, "accept_while_publishing"})
     # What was acknowledged and is not there would have been noticed.
-    taken = len(inboxes.logged(tmp_path / "0-ours" / "sfn" / "inbox.db"))
+    taken = len(inspection.logged(tmp_path / "0-ours" / "sfn" / "inbox.db"))
     with pytest.raises(Unmeasured, match="1000000 events were acknowledged"):
         accept.check_taken(taken, [Answers(1_000_000, 1.0, 1.0, 1.0)])
 

@@ -1,26 +1,33 @@
-"""An inbox that can't be used: refused at the start in clear words, or no event acknowledged that is not in it."""
+"""An inbox that can't be used or written, and a process that can open no more files: no event is lost."""
 
 from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import aiohttp
 import anyio
+import msgspec
 import pytest
 
-from tests.faults import inboxes
-from tests.faults.disks import filled, small
-from tests.faults.lake import Lake, serving
-from tests.faults.service import Setting, ended, eventually, running, started
+from tests.faults import inspection
+from tests.faults.lake import Lake, Table, serving
+from tests.faults.service import CATALOG, Service, Setting, ended, eventually, filled, running, small, started
 
 FULL = 3.0
 """Seconds."""
 BIND = 'mount --bind "$0" "$1" && shift && exec "$@"'
 """Mounts one file over another, and runs a command that sees that."""
 Record = Callable[[str, object], None]
+
+SHORT = 3.0
+"""Seconds."""
+OF_EVENTS = ["e1", "e2"]
+"""Tables of a catalog that can't be asked: their first publish needs nothing but files."""
+TABLES = [*OF_EVENTS, *(f"t{number:02d}" for number in range(8))]
 
 
 async def test_a_second_process_on_an_inbox_is_refused(tmp_path: Path, record_property: Record) -> None:
@@ -96,8 +103,8 @@ async def test_a_full_disk_takes_no_event_and_loses_none(tmp_path: Path, record_
         (seen / "ballast").unlink()
         assert await service.post("orders", "after", metadata_location=lake.tables["orders"].pointer) == 202
         await eventually(lambda: not lake.wrong())
-        lost = (taken | {"after"}) - inboxes.logged(seen / "inbox.db")
-        letters = inboxes.letters(seen / "inbox.db")
+        lost = (taken | {"after"}) - inspection.logged(seen / "inbox.db")
+        letters = inspection.letters(seen / "inbox.db")
     figures = {"taken": len(taken), "refused_with": refusal, "livez": alive, "lost": len(lost), "letters": letters}
     record_property("full_disk", figures)
     print("full disk:", figures)
@@ -125,10 +132,68 @@ async def test_a_disk_that_fails_ends_the_process_and_loses_no_event(
     async with serving(lake), running(setting) as service:
         assert await service.post("orders", "after", metadata_location=lake.tables["orders"].pointer) == 202
         await eventually(lambda: not lake.wrong())
-        lost = (taken | {"after"}) - inboxes.logged(setting.database)
+        lost = (taken | {"after"}) - inspection.logged(setting.database)
     figures = {"taken": len(taken), "refused_with": refusal, "ended_with": status, "lost": len(lost)}
     record_property("failing_disk", figures)
     print("failing disk:", figures)
     assert refusal in ({503} if delay else {503, None})
     assert (status, lost) == (1, set())
     assert taken
+
+
+@contextmanager
+def exhausted(service: Service) -> Iterator[None]:
+    """As many files as are open, and not one more."""
+    pid = service.child().pid
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    most = max(int(file.name) for file in Path(f"/proc/{pid}/fd").iterdir()) + 1
+    # Numbers below that are free again take a file each: they are few.
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
+TOLD = """
+[catalogs.told]
+type = "events"
+catalog_id = "told"
+allowed_locations = ["{prefix}"]
+"""
+BOTH = 'catalogs = { lake = "lake", told = "told" }'
+
+
+def metadata(table: Table) -> dict[str, str]:
+    """What an event of a catalog that can't be asked says, once there is a metadata file."""
+    location = table.pointer
+    Path(location.removeprefix("file://")).write_bytes(
+        msgspec.json.encode(msgspec.json.decode(table.body())["metadata"])
+    )
+    return {"catalog": "told", "metadata_location": location}
+
+
+async def test_the_first_publishes_of_a_process_without_descriptors_are_only_late(tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "warehouse")
+    for name in TABLES:
+        lake.create(name)
+    more = TOLD.format(prefix=lake.warehouse.as_uri())
+    setting = Setting(tmp_path / "sfn", lake.uri, lake.warehouse, sender=BOTH, more=more)
+    async with serving(lake), running(setting) as service:
+        # The connection that the events come by is kept.
+        assert await service.get("/livez") == 200
+        with exhausted(service):
+            for name in TABLES:
+                event = metadata(lake.tables[name]) if name in OF_EVENTS else {"catalog": CATALOG}
+                assert await service.post(name, **event) == 202
+            spent, grown = service.child().cpu_times(), service.log.stat().st_size
+            await anyio.sleep(SHORT)
+            now = service.child().cpu_times()
+            assert now.user + now.system - spent.user - spent.system < SHORT / 4
+            assert service.log.stat().st_size - grown < 20_000
+            assert len(lake.wrong()) == len(TABLES)
+        await eventually(lambda: not lake.wrong())
+        assert not service.told("dead")
+        assert inspection.letters(setting.database) == {}
+        # A module whose import was cut short is imported whole.
+        assert not any(record.get("event") == "unexpected error" for record in service.records())

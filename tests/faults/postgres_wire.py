@@ -1,4 +1,4 @@
-"""A wire to PostgreSQL that is cut around a COMMIT: before the server hears of it, or before its answer is heard."""
+"""A connection to PostgreSQL that is cut around a COMMIT: before the server gets it, or before its answer arrives."""
 
 from __future__ import annotations
 
