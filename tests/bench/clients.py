@@ -1,13 +1,16 @@
-"""wrk: so many connections that each send an event as soon as the last one is answered."""
+"""Clients of a measured server: one connection with as little in between as possible, and the load generator wrk."""
 
 from __future__ import annotations
 
+import http.client
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from tests.bench.record import Unmeasured
 from tests.servers import found
@@ -17,6 +20,49 @@ TABLES: Final = 1_000
 TOKEN: Final = "a-sender-of-the-benchmarks"  # noqa: S105 - it opens nothing
 
 _PATIENCE: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A response.
+
+    Attributes:
+        tag: its entity tag.
+        body: its content.
+    """
+
+    tag: str | None
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A connection that is kept open."""
+
+    connection: http.client.HTTPConnection
+
+    def ask(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Reply:
+        """One request.
+
+        Raises:
+            Unmeasured: it was answered with anything but success.
+        """
+        self.connection.request(method, path, body, headers or {})
+        response = self.connection.getresponse()
+        content = response.read()
+        if not 200 <= response.status < 300:
+            raise Unmeasured(f"{method} {path}: {response.status}: {content[:300]!r}")
+        return Reply(response.headers["etag"], content)
+
+
+@contextmanager
+def wire(url: str) -> Iterator[Wire]:
+    """A connection to the server of a URL, closed in the end."""
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+    try:
+        yield Wire(connection)
+    finally:
+        connection.close()
 
 
 @dataclass(frozen=True, slots=True)

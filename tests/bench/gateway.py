@@ -20,10 +20,9 @@ from typing import Final
 import httpx
 
 from sfn.demo.environment import RestCatalogServer
+from tests.bench.clients import Wire, installed, reads, wire
 from tests.bench.record import Figure, Goal, Run, Unmeasured
 from tests.bench.servers import CATALOG, NAMESPACE, Service, Setting, service
-from tests.bench.wire import Wire, wire
-from tests.bench.wrk import installed, reads
 from tests.real_catalog import runtime
 from tests.servers.nginx import Nginx
 from tests.servers.process import NotStarted
