@@ -1,6 +1,6 @@
 """Processes that are forks of one which has imported already what takes them longest: others' packages, and the CLI.
 
-A fork imports this project's own code anew only where its work says so, see `tests.mutants.apart`.
+A fork imports this project's own code anew only where its work says so, see `tests.mutants.mutant`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from sfn.app.storage import open_stores
 from sfn.settings import load
 from tests.integration.lake import lake
 from tests.integration.waiting import until
-from tests.shape import links
+from tests.shape import measures
 
 ROOT = Path(__file__).parents[2]
 README = "README.md"
@@ -201,4 +201,4 @@ def unused_port() -> int:
 
 
 def test_links_lead_somewhere() -> None:
-    assert list(links.broken(ROOT)) == []
+    assert list(measures.broken_links(ROOT)) == []

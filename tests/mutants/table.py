@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from tests.mutants.facades import FACADES
-from tests.mutants.gateways import GATEWAYS
-from tests.mutants.intents import INTENTS
-from tests.mutants.listings import LISTINGS
+from tests.mutants.facades import FACADES, LISTINGS
+from tests.mutants.gateways import GATEWAYS, INTENTS
 from tests.mutants.mutant import Mutant, broken
 from tests.mutants.namings import NAMINGS
 from tests.mutants.shared import SHARED

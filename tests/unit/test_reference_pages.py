@@ -6,8 +6,8 @@ import pytest
 
 from sfn.settings.model import Settings
 from tests.integration.pages import Shown
+from tests.pages import keys, pages
 from tests.pages.descriptions import DESCRIPTIONS, SECTIONS
-from tests.pages.reference import keys, pages
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.page)
