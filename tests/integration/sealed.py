@@ -21,8 +21,7 @@ from typing import Final, TypeAlias
 
 import pytest
 
-from tests.unit.deployment import IMAGE, ROOT
-from tests.unit.locks import DEPLOY, here
+from tests.unit.deployment import DEPLOY, IMAGE, ROOT, here
 
 HOME: Final = "/nonexistent"
 """As the Dockerfile's user has it."""

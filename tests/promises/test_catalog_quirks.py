@@ -22,7 +22,7 @@ from tests.promises.catalog_quirks.table import named
 from tests.promises.catalog_quirks.world import QuirkWorld, Seen, opened
 from tests.promises.catalogs import World
 from tests.promises.inboxes import Ground, HandClock
-from tests.unit.sweeping import POLICY, Noting
+from tests.unit.working import POLICY, Noting
 
 QUIRKS = named()
 Promise: TypeAlias = Callable[[World], Awaitable[None]]

@@ -16,7 +16,7 @@ from sfn.inbox import TableIndex
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig
 from sfn.storage.memory import MemoryStore
-from tests.unit.told_line import metadata
+from tests.unit.publishing import metadata
 
 
 class ToldWorld:

@@ -1,4 +1,7 @@
-"""A catalog, a store and an inbox in memory, and a publisher that works off what is due, by a clock set by hand."""
+"""A catalog, a store and an inbox in memory, and a publisher that works off what is due, by a clock set by hand.
+
+Also lines of which no catalog can be asked, and of which each commit has a file.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,19 @@ from typing import Any
 
 from typing_extensions import override
 
+from sfn.catalogs.event_sourced import EventCatalog
 from sfn.catalogs.memory import MemoryCatalog
 from sfn.catalogs.spelling import Spellings
 from sfn.domain.catalog_answer import LoadResult, NoSuchTable
-from sfn.domain.events import EventHistory, Notification
-from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.events import EventHistory, Notification, TableOrigin
+from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import Capacity, LeasedJob, Outcome, StoredObject
 from sfn.errors import ErrorScope, Transient
 from sfn.inbox.memory import MemoryInbox
 from sfn.publish.policy import Policy
 from sfn.publish.publish import Ports, publish
 from sfn.sfnfile import version_hint
-from sfn.sfnfile.naming import FileLayout, FileOwner
+from sfn.sfnfile.naming import ORDINAL, FileLayout, FileOwner, commit_ordinal
 from sfn.storage import PreconditionFailed
 from sfn.storage.memory import MemoryStore
 from tests.promises.inboxes import TERMS, HandClock
@@ -31,6 +35,7 @@ LAG = timedelta(seconds=6)
 EVERYTHING = Capacity(total=100, live=99, sweeps=0)
 MOST = 100
 """Publishes that one `work` may take: more are a loop that never ends."""
+ALLOWED = "file:///warehouse"
 
 
 def named(name: str) -> TableIdentifier:
@@ -39,6 +44,8 @@ def named(name: str) -> TableIdentifier:
 
 
 A, B = named("a"), named("b")
+SITE = FileLayout(AT, ORDINAL)
+HEAD = SITE.keys(FileOwner(A.namespace, A.name))[0]
 
 
 def key_of(table: TableIdentifier, location: str = AT) -> str:
@@ -199,3 +206,108 @@ class Line:
     def hint(self, location: str = AT) -> bytes | None:
         """What the version hint says."""
         return self.store.files.get(version_hint.key_of(location))
+
+
+def metadata(table: Table, **more: Any) -> bytes:  # noqa: ANN401 - JSON
+    """What a table's metadata file says."""
+    content = {
+        "format-version": 2,
+        "table-uuid": table.uuid,
+        "location": table.location,
+        "last-updated-ms": table.last_updated_ms,
+        "current-snapshot-id": table.snapshot_id,
+        "metadata-log": [{"metadata-file": entry, "timestamp-ms": 0} for entry in table.metadata_log],
+        **more,
+    }
+    return json.dumps(content).encode()
+
+
+class ToldLine(Line):
+    """A line whose catalog is of type told.
+
+    Attributes:
+        told: the adapter.
+    """
+
+    def __init__(self, policy: Policy | None = None, **terms: Any) -> None:  # noqa: ANN401 - those of `Terms`
+        told = policy or Policy("c1", replica_lag=LAG, allowed_locations=(ALLOWED,))
+        super().__init__(replace(told, is_swept=False, event_only=True))
+        self.inbox = MemoryInbox(replace(TERMS, event_only_catalogs=frozenset({"prod"}), **terms), self.clock)
+        self.told = EventCatalog("prod", "c1", self.store.read_range, (ALLOWED,))
+
+    def lay(self, table: Table) -> Table:
+        """Write a table's metadata file."""
+        self.store.files[table.metadata_location] = metadata(table)
+        return table
+
+    def create(self, name: TableIdentifier, location: str | None = None) -> Table:
+        """A new table, whose metadata file is there."""
+        return self.lay(self.catalog.create(name, location))
+
+    def commit(self, name: TableIdentifier, location: str | None = None) -> Table:
+        """One more version, whose metadata file is there."""
+        return self.lay(self.catalog.commit(name, location))
+
+    async def tell(
+        self,
+        name: TableIdentifier,
+        table: Table,
+        birth: TableOrigin | None = None,
+        *,
+        seconds: float = 0,
+        **more: Any,  # noqa: ANN401
+    ) -> None:
+        """An event of a pointer."""
+        await self.hear(
+            Notification(name, min_metadata_location=table.metadata_location, origin=birth, **more), seconds=seconds
+        )
+
+    @override
+    async def publish(self, claim: LeasedJob) -> None:
+        ports = Ports(self.inbox, self.inbox, self.told, self.store, self.clock)
+        outcome = await publish(claim, ports, self.policy, jitter=0)
+        assert await self.inbox.settle(claim, outcome, self.clock.now())
+        self.outcomes.append(outcome)
+
+
+DAY = timedelta(days=1).total_seconds()
+
+
+class Timeline(Line):
+    """A line that keeps commits; metadata files that were written are there until they are deleted."""
+
+    def __init__(self, **more: Any) -> None:  # noqa: ANN401 - any setting
+        usual: dict[str, Any] = {"replica_lag": LAG, "keep_commits_for": LAG}
+        super().__init__(Policy("c1", is_swept=False, naming=ORDINAL, **usual | more))
+
+    def commit(self, times: int = 1) -> Table:
+        """So many commits; the first creates the table."""
+        table = self.catalog.current(A)
+        for _ in range(times):
+            table = self.catalog.commit(A) if table is not None else self.catalog.create(A)
+            self.store.files[table.metadata_location] = b"{}"
+        assert table is not None
+        return table
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """The head."""
+        return self.read(HEAD)
+
+    def read(self, key: str) -> dict[str, Any]:
+        """A document."""
+        body: dict[str, Any] = json.loads(self.store.files[key])
+        return body
+
+    @property
+    def commits(self) -> list[dict[str, Any]]:
+        """The documents of commits, the oldest first; each at the place that its Ordinal names."""
+        keys = sorted(key for key in self.store.files if commit_ordinal(key) is not None)
+        found = [self.read(key) for key in keys]
+        assert keys == [f"{SITE.folder}n_a_{body['Ordinal']}.ver" for body in found]
+        return found
+
+    @property
+    def pointers(self) -> list[str]:
+        """What they name."""
+        return [body["metadata_file_path"] for body in self.commits]

@@ -22,8 +22,23 @@ from sfn.catalogs.rest.credentials import extract_credentials, read_credentials,
 from sfn.domain.catalog_answer import Loaded, NoSuchTable, VendedCredential
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
-from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, complaint, pass_by, reply, table
-from tests.unit.vending_server import CREDENTIALS, GONE, LOAD, PATH, Vending, listing
+from tests.unit.rest_server import (
+    CREDENTIALS,
+    GONE,
+    LOAD,
+    ORDERS,
+    PATH,
+    PRIVATE,
+    Open,
+    Responder,
+    Server,
+    Vending,
+    complaint,
+    listing,
+    pass_by,
+    reply,
+    table,
+)
 
 # ── Credentials
 

@@ -36,7 +36,7 @@ from sfn.sfnfile.naming import FileLayout, FileOwner
 from sfn.storage import PrefixRouter
 from sfn.storage.memory import MemoryStore
 from sfn.worker.catalog_sources import VendedStores
-from tests.unit.operators import ENDED, NOON, PROD, copied
+from tests.unit.admin_server import ENDED, NOON, PROD, copied
 from tests.unit.settings_ground import CATALOG, Ground
 
 # ── Identity, rights and files

@@ -36,8 +36,7 @@ from sfn.http.signature import HmacSha256, StandardWebhooks
 from sfn.settings import load, load_client
 from sfn.settings.service import ListenerSettings
 from sfn.settings.sources import ConfigurationError
-from tests.unit.admin_server import AdminServer, Asked, Reply, admin_server
-from tests.unit.operators import LETTER, NOON, ORDERS, PROD, WELL, copied
+from tests.unit.admin_server import LETTER, NOON, ORDERS, PROD, WELL, AdminServer, Asked, Reply, admin_server, copied
 from tests.unit.webhooks import GITHUB, KEY, SECRET, signer
 
 # ── Address and credentials

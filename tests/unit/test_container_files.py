@@ -15,8 +15,22 @@ from sfn.app import catalogs
 from sfn.settings import load
 from sfn.settings.model import Settings
 from sfn.settings.types import parse_duration
-from tests.unit.deployment import BUILD, COMPOSE, IMAGE, PROJECT, ROOT, SERVICES, Mount, files, mounts
-from tests.unit.locks import DEPLOY, closure, entries, here, runtime
+from tests.unit.deployment import (
+    BUILD,
+    COMPOSE,
+    DEPLOY,
+    IMAGE,
+    PROJECT,
+    ROOT,
+    SERVICES,
+    Mount,
+    closure,
+    entries,
+    files,
+    here,
+    mounts,
+    runtime,
+)
 
 # ── Dockerfile and Compose file
 

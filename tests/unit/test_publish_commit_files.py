@@ -17,8 +17,7 @@ from sfn.sfnfile.document import render_ordinal
 from sfn.sfnfile.naming import ORDINAL, FileLayout, FileOwner, commit_ordinal
 from sfn.storage import PreconditionFailed
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import AT, EVERYTHING, A, FailingStore, TornStore
-from tests.unit.timeline import HEAD, SITE, Timeline
+from tests.unit.publishing import AT, EVERYTHING, HEAD, SITE, A, FailingStore, Timeline, TornStore
 
 pytestmark = pytest.mark.anyio
 

@@ -29,8 +29,7 @@ from sfn.sfnfile import document
 from sfn.sfnfile.document import Document
 from sfn.sfnfile.locations import check_literal, check_location
 from tests.unit.directory import OTHER_UUID, Directory
-from tests.unit.odd_paths import NOT_ON_EVERY_STORE, ODD, OddTable, odd_table
-from tests.unit.real_table import MemoryIO
+from tests.unit.real_table import NOT_ON_EVERY_STORE, ODD, MemoryIO, OddTable, odd_table
 
 # ── Odd file names
 

@@ -45,8 +45,17 @@ from sfn.errors import (
 )
 from sfn.reader.pyiceberg_files import BoundedIO
 from tests.unit.directory import OTHER_UUID
-from tests.unit.listed_table import POSITIONS, ListedTable, listed, own_catalog
-from tests.unit.real_table import IDENTIFIER, RealTable, real_table, table_by_price, table_in_memory
+from tests.unit.real_table import (
+    IDENTIFIER,
+    POSITIONS,
+    ListedTable,
+    RealTable,
+    listed,
+    own_catalog,
+    real_table,
+    table_by_price,
+    table_in_memory,
+)
 
 # ── Filters and old files
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sfn.domain.identifiers import Table
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.version_hint import SHORT_LIFETIME, is_short_lived, metadata_lifetime
-from tests.unit.hint_names import NEIGHBOURS, SUFFIX, UNUSUAL, neighbours
+from tests.unit.directory import NEIGHBOURS, SUFFIX, UNUSUAL, neighbours
 
 # ── Lifetime of a metadata file
 

@@ -43,8 +43,7 @@ from sfn.worker.sweep import (
 )
 from sfn.worker.worker import WorkerOptions
 from tests.promises.inboxes import HandClock
-from tests.unit.sweeping import POLICY, World, trouble
-from tests.unit.working import TABLE, Desk, WatchedInbox
+from tests.unit.working import POLICY, TABLE, Desk, WatchedInbox, World, trouble
 
 # ── Results
 

@@ -31,7 +31,7 @@ from sfn.storage import PrefixRouter
 from sfn.storage.local import LocalStore
 from tests.integration.readers.readers import Rows, by_clickhouse, by_duckdb, by_python
 from tests.promises.inboxes import TERMS, HandClock
-from tests.unit.hint_names import SUFFIX, UNUSUAL, neighbours
+from tests.unit.directory import SUFFIX, UNUSUAL, neighbours
 
 NAME = TableIdentifier("prod", ("n",), "orders")
 BESIDE = ("none", "with a v", "all")
