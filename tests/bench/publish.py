@@ -30,7 +30,8 @@ from tests.bench import servers
 from tests.bench.accept import create, event, sfn_file, telling
 from tests.bench.record import Figure, Goal, Run, Unmeasured
 from tests.bench.servers import Setting, records, service
-from tests.promises.inboxes import TERMS, HandClock
+from tests.promises.inboxes import TERMS
+from tests.support.clock import HandClock
 
 COMMITS: Final = 150
 """Of each run: more than the files of commits that stay, so that some are deleted too."""

@@ -21,16 +21,10 @@ from tests.bench.soak import Sample
 from tests.faults import inspection
 from tests.real_catalog import runtime
 from tests.servers.found import found
+from tests.support.clock import HandClock
 
 MIB = 2**20
 KEYS = {"name", "value", "unit", "compared_with", "ratio", "goal", "met", "runs", "measured"}
-
-
-class Noon:
-    """A clock that stands."""
-
-    def now(self) -> datetime:
-        return datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
 def needs(program: str) -> None:
@@ -196,7 +190,7 @@ def test_a_short_run_meets_no_goal() -> None:
 
 
 def test_figures_are_kept_by_their_names(tmp_path: Path) -> None:
-    record = Record(tmp_path / "build" / "bench.json", Noon())
+    record = Record(tmp_path / "build" / "bench.json", HandClock(datetime(2026, 11, 22, 12, tzinfo=UTC)))
     record.add([figure("one", 1.0), figure("two", 2.0)])
     record.add([figure("one", 3.0, 4.0, 9.0, goal=Goal("ratio", ">=", 1.5))])
     found = json.loads(record.path.read_text())

@@ -25,7 +25,8 @@ from sfn.telemetry.logs import RejectionLog
 from sfn.worker.capacity import CircuitBreakerState
 from sfn.worker.sweep import SweepReport
 from tests.integration.listening import Service
-from tests.promises.inboxes import TERMS, Ground, HandClock, table
+from tests.promises.inboxes import TERMS, Ground, table
+from tests.support.clock import HandClock
 
 OPERATOR = {"Authorization": "Bearer an-operators-token"}
 

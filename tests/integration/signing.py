@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -13,6 +12,7 @@ from sfn.http.secrets import AcceptedToken, AuthScheme, PartyTokens, WatchedToke
 from sfn.http.senders import Keyring, Senders
 from sfn.http.signature import HmacSha256, SignatureScheme, StandardWebhooks, sign
 from tests.integration.listening import EVENT, TOKEN, request
+from tests.support.clock import HandClock
 
 NOW: Final = datetime(2026, 11, 24, 12, tzinfo=UTC)
 WEBHOOK: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -31,20 +31,10 @@ CATALOGS: Final = {
 """Of each sender: two that sign, and one that shows a token."""
 
 
-@dataclass(slots=True)
-class Clock:
-    """It goes when it is told to."""
-
-    at: datetime = NOW
-
-    def now(self) -> datetime:
-        return self.at
-
-
 def signers(
     file: WatchedTokenFile | None = None,
     *,
-    clock: Clock | None = None,
+    clock: HandClock | None = None,
     rates: Mapping[str, int] | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Senders:
@@ -62,7 +52,7 @@ def signers(
     )
     enrolled = {name: Sender(name, catalogs) for name, catalogs in CATALOGS.items()}
     signing = {"hook": MANNERS[STANDARD], "polaris": MANNERS[HMAC]}
-    return Senders(keyring, enrolled, signing=signing, rates=rates, clock=clock or Clock(), monotonic=monotonic)
+    return Senders(keyring, enrolled, signing=signing, rates=rates, clock=clock or HandClock(NOW), monotonic=monotonic)
 
 
 def fields(

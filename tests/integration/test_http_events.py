@@ -39,7 +39,7 @@ from tests.integration.listening import (
     request,
 )
 from tests.integration.signing import HMAC, TEXT, fields, hooked, said, signers
-from tests.promises.inboxes import HandClock
+from tests.support.clock import HandClock
 from tests.unit.scraping import Standing, read
 
 # ── Senders and answers

@@ -17,7 +17,7 @@ from sfn.telemetry.scrape import Exposition
 from tests.integration.listening import LIMIT, TOKEN, Service
 from tests.integration.operating import client
 from tests.integration.test_http_polaris import notification
-from tests.promises.inboxes import HandClock
+from tests.support.clock import HandClock
 from tests.unit.scraping import Page, Standing
 
 SENDER = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}

@@ -12,7 +12,8 @@ from sfn.formats.event import Sender
 from sfn.http.secrets import PartyTokens
 from sfn.http.senders import Keyring, Senders
 from tests.integration.listening import LIMIT, TOKEN, Open, Reply, Service, answer, assert_problem, listening, request
-from tests.integration.signing import HMAC, MANNERS, STANDARD, TEXT, WEBHOOK, Clock, fields, said
+from tests.integration.signing import HMAC, MANNERS, NOW, STANDARD, TEXT, WEBHOOK, fields, said
+from tests.support.clock import HandClock
 
 NOTE = {
     "notification-type": "UPDATE",
@@ -54,7 +55,7 @@ def fixture_service() -> Service:
     )
     shows = {name: one for name, one in known.items() if name != "none"}
     signing = {"standard": MANNERS[STANDARD], "hmac": MANNERS[HMAC]}
-    return Service(senders=Senders(keyring, shows, known["none"], signing=signing, clock=Clock()))
+    return Service(senders=Senders(keyring, shows, known["none"], signing=signing, clock=HandClock(NOW)))
 
 
 @pytest.fixture

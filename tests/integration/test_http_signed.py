@@ -30,15 +30,16 @@ from tests.integration.signing import (
     ANOTHER,
     HMAC,
     MANNERS,
+    NOW,
     STANDARD,
     TEXT,
     WEBHOOK,
-    Clock,
     fields,
     hooked,
     said,
     signers,
 )
+from tests.support.clock import HandClock
 
 PLAIN = EVENT.replace(b',"event_id":"e1"', b"")
 ORDERS = TableIdentifier("prod", ("sales",), "orders")
@@ -191,7 +192,7 @@ async def test_no_event_of_the_senders_own_ids_is_taken_for_a_replay(connect: Op
 
 
 async def test_a_message_that_comes_again_when_it_is_too_old_is_nobodys() -> None:
-    clock = Clock()
+    clock = HandClock(NOW)
     service = Service(senders=signers(clock=clock))
     async with listening(service.application()) as connect:
         assert (await answer(connect, hooked(PLAIN))).status == 202
@@ -248,7 +249,7 @@ async def test_a_secret_that_two_senders_come_to_share_is_nobodys_until_it_is_on
         Keyring({name: PartyTokens({}, file, STANDARD) for name, file in watched.items()}),
         {name: Sender(name, {"theirs": "prod"}) for name in files},
         signing=dict.fromkeys(files, MANNERS[STANDARD]),
-        clock=Clock(),
+        clock=HandClock(NOW),
     )
     service = Service(senders=senders)
     async with listening(service.application()) as connect:

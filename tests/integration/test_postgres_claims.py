@@ -38,8 +38,9 @@ from sfn.inbox.postgres.tables.intents import PostgresIntents
 from sfn.inbox.postgres.unit import InboxTransaction
 from tests.integration import sharing
 from tests.integration.sharing import claims, fill, named, replicas, session, stored
-from tests.promises.inboxes import PLENTY, TERMS, Ground, HandClock, pointer, table
+from tests.promises.inboxes import PLENTY, TERMS, Ground, pointer, table
 from tests.servers.postgres import Postgres
+from tests.support.clock import HandClock
 
 # ── Leases
 

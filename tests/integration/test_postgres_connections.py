@@ -18,9 +18,10 @@ from sfn.inbox.postgres import PostgresInbox, PostgresServer, connections, prefl
 from sfn.inbox.postgres.connections import PAUSE
 from tests.integration.sharing import claims, done, fill, named, replicas, session, stored
 from tests.integration.wire import Cut, Wire, wire_to
-from tests.promises.inboxes import PLENTY, TERMS, HandClock
+from tests.promises.inboxes import PLENTY, TERMS
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import Postgres
+from tests.support.clock import HandClock
 
 # ── PgBouncer
 

@@ -23,8 +23,9 @@ from sfn.inbox.postgres import PostgresInbox, PostgresServer
 from sfn.inbox.postgres.opening import reached
 from sfn.inbox.postgres.tables import Sql
 from tests.integration.sharing import claims, done, fill, named, replicas, session, stored
-from tests.promises.inboxes import PLENTY, TERMS, TOLD, HandClock
+from tests.promises.inboxes import PLENTY, TERMS, TOLD
 from tests.servers.postgres import Postgres
+from tests.support.clock import HandClock
 
 # ── Concurrent puts
 

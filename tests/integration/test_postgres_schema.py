@@ -39,9 +39,10 @@ from sfn.inbox.postgres.tables.values import number_of
 from tests.faults.lake import Lake, serving
 from tests.faults.service import Setting, eventually, running
 from tests.integration.sharing import claims, done, fill, named, replicas, session, stored
-from tests.promises.inboxes import TERMS, HandClock
+from tests.promises.inboxes import TERMS
 from tests.servers.found import found
 from tests.servers.postgres import Postgres
+from tests.support.clock import HandClock
 from tests.unit.deployment import ROOT, files
 
 # ── Least privileges

@@ -36,8 +36,9 @@ from tests.faults.proxy import Asked, Fault, Pass, Proxy
 from tests.faults.service import eventually
 from tests.faults.stores import CountingStore
 from tests.promises.grounds import s3_store
-from tests.promises.inboxes import TERMS, HandClock
+from tests.promises.inboxes import TERMS
 from tests.servers.s3 import S3
+from tests.support.clock import HandClock
 
 # ── Requests to the store
 

@@ -22,8 +22,9 @@ from sfn.errors import ErrorScope, FatalError, SfnError, Transient
 from sfn.inbox.model import CommittedTransaction
 from sfn.inbox.sqlite.committer import GroupCommitter
 from sfn.inbox.sqlite.ledger import SqliteOperations
-from tests.promises.inboxes import PLENTY, TERMS, HandClock, table
+from tests.promises.inboxes import PLENTY, TERMS, table
 from tests.promises.kernel import Step, refuse
+from tests.support.clock import HandClock
 
 ORDERS, RETURNS = table("orders"), table("returns")
 NOW = HandClock().now()

@@ -41,8 +41,9 @@ from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.sqlite.schema import VERSION
 from tests.integration.inbox_processes import hold, open_it, put_for_ever
 from tests.integration.waiting import until
-from tests.promises.inboxes import AT, PLENTY, TERMS, Ground, HandClock, pointer, table
+from tests.promises.inboxes import AT, PLENTY, TERMS, Ground, pointer, table
 from tests.promises.stores import ended, names_in, started, told
+from tests.support.clock import HandClock
 
 # ── Opening and recovery
 

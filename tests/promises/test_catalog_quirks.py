@@ -21,7 +21,8 @@ from tests.promises.catalog_quirks.server import NAME
 from tests.promises.catalog_quirks.table import named
 from tests.promises.catalog_quirks.world import QuirkWorld, Seen, opened
 from tests.promises.catalogs import World
-from tests.promises.inboxes import Ground, HandClock
+from tests.promises.inboxes import Ground
+from tests.support.clock import HandClock
 from tests.unit.working import POLICY, Noting
 
 QUIRKS = named()

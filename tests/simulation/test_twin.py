@@ -19,11 +19,12 @@ from tests.promises import (
     test_inbox_jobs,
     test_inbox_reported_changes,
 )
-from tests.promises.inboxes import TERMS, Ground, HandClock
+from tests.promises.inboxes import TERMS, Ground
 from tests.simulation.database.kept import Replica
 from tests.simulation.database.server import Server
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.weather import Weather
+from tests.support.clock import HandClock
 
 Promise = Callable[[Ground], Awaitable[None]]
 OF_EACH = (

@@ -28,7 +28,8 @@ from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import ORDINAL, FileLayout, FileOwner, commit_ordinal
 from sfn.storage import PreconditionFailed
 from sfn.storage.memory import MemoryStore
-from tests.promises.inboxes import TERMS, HandClock
+from tests.promises.inboxes import TERMS
+from tests.support.clock import HandClock
 
 AT = "file:///warehouse/n/a"
 LAG = timedelta(seconds=6)

@@ -14,7 +14,7 @@ from sfn.inbox.statistics import QueueStats
 from sfn.telemetry.metrics import Metrics
 from sfn.telemetry.scrape import LabelNames, Scrape, ScrapeSources
 from sfn.worker.capacity import CircuitBreakerState
-from tests.promises.inboxes import HandClock
+from tests.support.clock import HandClock
 
 BOUNDS = LabelNames(("prod", "dev"), {"file:///warehouse": "lake"}, {"prod": 900.0, "dev": 60.0})
 NOTHING = QueueStats({}, {}, {}, frozenset())

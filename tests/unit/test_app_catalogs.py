@@ -44,9 +44,10 @@ from sfn.settings.sources import ConfigurationError
 from sfn.storage import PrefixRouter
 from sfn.worker.retry import RetryPolicy
 from sfn.worker.worker import WorkerOptions
-from tests.promises.inboxes import TERMS, HandClock, table
+from tests.promises.inboxes import TERMS, table
 from tests.promises.inboxes import Ground as Rows
 from tests.promises.told_world import ToldWorld
+from tests.support.clock import HandClock
 from tests.unit import rest_server
 from tests.unit.rest_server import Open, Server, complaint, reply
 from tests.unit.settings_ground import CATALOG, Ground

@@ -29,7 +29,7 @@ from sfn.gateway.routes import CatalogChange, ChangeKind
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig
 from tests.integration.waiting import until
-from tests.promises.inboxes import HandClock
+from tests.support.clock import HandClock
 
 # ── Recorded commits
 

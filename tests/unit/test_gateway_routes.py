@@ -31,7 +31,7 @@ from sfn.gateway.routes import (
 from sfn.gateway.upstream import UpstreamRequest
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig as InboxTerms
-from tests.promises.inboxes import HandClock
+from tests.support.clock import HandClock
 
 # ── Tables of a change
 

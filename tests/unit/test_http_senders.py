@@ -18,8 +18,9 @@ from sfn.http.secrets import PartyTokens, WatchedTokenFile
 from sfn.http.senders import OPERATORS_PARTY, Keyring, OperatorAuth, Senders, VerifiedSigner, anonymous_senders
 from sfn.http.signature import StandardWebhooks
 from sfn.telemetry.logs import RejectionLog
+from tests.support.clock import HandClock
 from tests.unit.settings_ground import CATALOG, Ground
-from tests.unit.webhooks import AT, BODY, MESSAGE, NAMES, SECRETS, SENDERS, TEXT, Stopped, opened, signed_head, tokens
+from tests.unit.webhooks import AT, BODY, MESSAGE, NAMES, SECRETS, SENDERS, TEXT, opened, signed_head, tokens
 from tests.unit.webhooks import whose as signer_of
 
 # ── Keyring
@@ -272,7 +273,7 @@ async def test_every_active_secret_of_a_sender_is_accepted() -> None:
 
 
 async def test_signature_age_is_checked_with_the_clock() -> None:
-    clock = Stopped()
+    clock = HandClock(AT)
     senders = opened(clock=clock)
     for off, owner in ((0, "etl"), (300, "etl"), (301, None), (-300, "etl"), (-301, None)):
         clock.at = AT + timedelta(seconds=off)
@@ -287,7 +288,7 @@ async def test_valid_token_precedes_a_signature_and_invalid_token_does_not() -> 
         keyring,
         {"bearer": Sender("bearer", {}), "etl": SENDERS["etl"]},
         signing={"etl": StandardWebhooks()},
-        clock=Stopped(),
+        clock=HandClock(AT),
     )
     assert await signer_of(senders, signed_head("etl"), b"Bearer a-token") == "bearer"
     for wrong in (b"Bearer wrong", b"Bearer op", b""):
@@ -335,7 +336,7 @@ async def test_settings_define_scheme_and_open_sender(tmp_path: Path) -> None:
         f"[senders.polaris]\nscheme = 'hmac-sha256'\nsignature_header = 'X-Polaris-Signature-256'\nrate_limit = 7\n"
         f"secrets = {{ main = '{TEXT}' }}\n[senders.local]\nscheme = 'none'\nrate_limit = 9\n"
     )
-    admitted = build_access_control(Ground(tmp_path).load(text), Stopped())
+    admitted = build_access_control(Ground(tmp_path).load(text), HandClock(AT))
     assert [await signer_of(admitted.senders, signed_head(name)) for name in ("etl", "spark", "polaris")] == [
         "etl",
         None,

@@ -19,7 +19,7 @@ from sfn.inbox.admin import LOG_INTERVAL, InboxErrorLog
 from sfn.inbox.postgres.counting import CachedStats
 from sfn.inbox.scheduling import fair_order, rotate
 from sfn.inbox.statistics import QueueStats
-from tests.promises.inboxes import HandClock
+from tests.support.clock import HandClock
 
 # ── Slow statistics
 

@@ -17,8 +17,8 @@ from sfn.publish.existing_files import pointer_files
 from sfn.publish.policy import Policy
 from sfn.sfnfile.naming import ORDINAL, UUID, Placement
 from sfn.storage import PreconditionFailed
-from tests.promises.inboxes import HandClock
 from tests.simulation.cleaners import CLEANERS, Cleaner
+from tests.support.clock import HandClock
 from tests.unit.publishing import AT, LAG, A, B, CountingStore, Line, named
 
 # ── Cleaners of unknown files

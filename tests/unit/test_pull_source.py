@@ -30,7 +30,7 @@ from sfn.telemetry.metrics import Metrics
 from tests.integration.listening import Inbox
 from tests.integration.pulling import LIMIT, SENDER, event, subjects
 from tests.integration.waiting import until
-from tests.promises.inboxes import HandClock
+from tests.support.clock import HandClock
 from tests.unit.settings_ground import CATALOG, Ground
 
 BUSY = Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=0.01)

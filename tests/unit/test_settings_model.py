@@ -23,7 +23,8 @@ from sfn.settings.model import ALL_ROLES, Role, check_roles, parse_roles
 from sfn.settings.sources import ConfigurationError
 from sfn.storage import PrefixRouter
 from sfn.telemetry.metrics import Metrics
-from tests.promises.inboxes import TERMS, HandClock
+from tests.promises.inboxes import TERMS
+from tests.support.clock import HandClock
 from tests.unit.settings_ground import CATALOG, Ground
 
 # ── Roles

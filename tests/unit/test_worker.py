@@ -6,7 +6,7 @@ import errno
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import anyio
 import pytest
@@ -46,7 +46,8 @@ from sfn.worker.capacity import FIRST_PAUSE, MAX_PAUSE
 from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.retry import MAX_RETRY_AFTER, RetryPolicy
 from sfn.worker.worker import MAX_UNEXPECTED_ERRORS, Leases, Worker, WorkerInbox, WorkerOptions
-from tests.promises.inboxes import PLENTY, HandClock
+from tests.promises.inboxes import PLENTY
+from tests.support.clock import EvenChance, HandClock
 from tests.unit.working import REFRESH, TABLE, Desk, WatchedInbox
 
 # ── Inbox errors in the log
@@ -695,19 +696,6 @@ _SLEEP = 0.003
 
 
 @dataclass(slots=True)
-class ManualClock:
-    """Moves when it is told."""
-
-    at: datetime = datetime(2026, 8, 21, 12, tzinfo=UTC)
-
-    def now(self) -> datetime:
-        return self.at
-
-    def random(self) -> float:
-        return 0.5
-
-
-@dataclass(slots=True)
 class Outage:
     """A catalog that cannot be reached at first; then it turns out that it is not configured."""
 
@@ -747,7 +735,7 @@ class Journal:
 class SlowInbox(MemoryInbox):
     """Its claims take time, and nothing else does but sleep."""
 
-    def __init__(self, clock: ManualClock, claims_take: timedelta) -> None:
+    def __init__(self, clock: HandClock, claims_take: timedelta) -> None:
         super().__init__(InboxTerms(), clock)
         self._hands, self._claims_take = clock, claims_take
 
@@ -777,14 +765,14 @@ class SlowInbox(MemoryInbox):
 @pytest.mark.parametrize("concurrency", [1, 2, 8])
 @pytest.mark.parametrize("share", [0, 0.1, 0.3, 0.6, 1.1, 2.3])
 async def test_after_an_outage_every_row_is_looked_at(share: float, concurrency: int) -> None:
-    clock, journal = ManualClock(), Journal()
+    clock, journal = HandClock(), Journal()
     inbox = SlowInbox(clock, FIRST_PAUSE * share)
     worker = Worker(
         WorkerInbox(inbox, inbox, inbox, inbox),
         Outage(),
         PrefixRouter({}),
         clock=clock,
-        chance=clock,
+        chance=EvenChance(),
         sink=journal,
         options=WorkerOptions(concurrency=concurrency),
     )

@@ -14,7 +14,7 @@ from sfn.domain.jobs import ConcurrencyGroup, Priority
 from sfn.errors import ErrorScope, Transient
 from sfn.worker.capacity import FIRST_PAUSE, MAX_PAUSE, CapacityTracker, CircuitBreakers
 from sfn.worker.retry import MAX_RETRY_AFTER, RetryPolicy, bounded_retry_after
-from tests.promises.inboxes import HandClock
+from tests.support.clock import HandClock
 
 # ── Capacity during an outage
 

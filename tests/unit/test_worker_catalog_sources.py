@@ -27,7 +27,7 @@ from sfn.publish.policy import Policy
 from sfn.storage import ObjectStore, PrefixRouter
 from sfn.storage.memory import MemoryStore
 from sfn.worker.catalog_sources import ConnectedCatalog, VendedStores
-from tests.promises.inboxes import HandClock
+from tests.support.clock import HandClock
 from tests.unit.working import REFRESH, Desk
 
 # ── Vended credentials

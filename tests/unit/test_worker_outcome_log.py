@@ -35,7 +35,8 @@ from sfn.inbox.model import poison_letter
 from sfn.telemetry.scrape import LabelNames, Scrape, ScrapeSources
 from sfn.worker.outcome_log import OutcomeLog, OutcomeMetrics
 from sfn.worker.worker import MAX_UNEXPECTED_ERRORS
-from tests.promises.inboxes import PLENTY, TERMS, HandClock
+from tests.promises.inboxes import PLENTY, TERMS
+from tests.support.clock import HandClock
 from tests.unit.scraping import Page, read
 from tests.unit.working import TABLE, Desk, WatchedInbox
 

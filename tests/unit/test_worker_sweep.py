@@ -42,7 +42,7 @@ from sfn.worker.sweep import (
     SweepRunner,
 )
 from sfn.worker.worker import WorkerOptions
-from tests.promises.inboxes import HandClock
+from tests.support.clock import HandClock
 from tests.unit.working import POLICY, TABLE, Desk, WatchedInbox, World, trouble
 
 # ── Results

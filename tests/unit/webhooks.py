@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -21,6 +20,7 @@ from sfn.http.signature import (
     sign,
     verify_signature,
 )
+from tests.support.clock import HandClock
 
 MESSAGE: Final = "msg_p5jXN8AQM9LWM0D4loKWxJek"
 AT: Final = datetime.fromtimestamp(1614265330, tz=UTC)
@@ -76,16 +76,6 @@ def claim_of(
     return parse_signature(manner, headers.items() if isinstance(headers, dict) else headers, now)
 
 
-@dataclass(slots=True)
-class Stopped:
-    """A clock that goes when it is told to."""
-
-    at: datetime = AT
-
-    def now(self) -> datetime:
-        return self.at
-
-
 def scheme_of(name: str) -> AuthScheme:
     return AuthScheme.STANDARD_WEBHOOKS if SIGNING[name] == StandardWebhooks() else AuthScheme.HMAC_SHA256
 
@@ -94,9 +84,9 @@ def tokens(name: str, **more: str) -> PartyTokens:
     return PartyTokens({"main": SECRETS[name], **more}, scheme=scheme_of(name))
 
 
-def opened(keyring: Keyring | None = None, clock: Stopped | None = None, open_to: Sender | None = None) -> Senders:
+def opened(keyring: Keyring | None = None, clock: HandClock | None = None, open_to: Sender | None = None) -> Senders:
     keyring = keyring or Keyring({name: tokens(name) for name in NAMES})
-    return Senders(keyring, SENDERS, open_to, signing=SIGNING, clock=clock or Stopped())
+    return Senders(keyring, SENDERS, open_to, signing=SIGNING, clock=clock or HandClock(AT))
 
 
 def signed_head(

@@ -38,7 +38,8 @@ from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.outcome_log import OutcomeMetrics, OutcomeSinks
 from sfn.worker.sweep import CatalogSweep, SweepPorts
 from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
-from tests.promises.inboxes import TERMS, Ground, HandClock
+from tests.promises.inboxes import TERMS, Ground
+from tests.support.clock import HandClock
 
 REFRESH = timedelta(hours=5)
 TABLE = TableIdentifier("prod", ("sales",), "orders")

@@ -30,7 +30,8 @@ from sfn.sfnfile import version_hint
 from sfn.storage import PrefixRouter
 from sfn.storage.local import LocalStore
 from tests.integration.readers.readers import Rows, by_clickhouse, by_duckdb, by_python
-from tests.promises.inboxes import TERMS, HandClock
+from tests.promises.inboxes import TERMS
+from tests.support.clock import HandClock
 from tests.unit.directory import SUFFIX, UNUSUAL, neighbours
 
 NAME = TableIdentifier("prod", ("n",), "orders")
