@@ -79,7 +79,7 @@ async def served(
     answer: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], certificate: ssl.SSLContext | None = None
 ) -> AsyncGenerator[str]:
     """A server on the loopback interface, over TLS where it has a certificate; its address."""
-    runner = web.ServerRunner(web.Server(answer), shutdown_timeout=0.1)
+    runner = web.ServerRunner(web.Server(answer, access_log=None), shutdown_timeout=0.1)
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=certificate).start()

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 
 import pytest
-from typing_extensions import override
 
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Forbidden, OutcomeUnknown, Transient
-from sfn.storage import Deleted, ErrorKind, FetchedObject, PreconditionFailed, RequestFailed, s3
-from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply, RemoteStore, StoreService
+from sfn.storage import Deleted, ErrorKind, FetchedObject, PreconditionFailed, s3
+from sfn.storage.object_store import HttpReply, RemoteStore, StoreService
 from sfn.storage.s3 import IMPOSSIBLE_ETAG, BucketEndpoints, S3Client, S3Options
+from tests.support.object_store import SIGN_IN_PAGE, ScriptedPool, refusal
 
 # ── Errors of S3
 
 
-HTML = b"<!doctype html><title>Sign in</title>"
 CODES: dict[tuple[int, str], tuple[ErrorKind, str]] = {
     (404, "NoSuchKey"): (ErrorKind.MISSING, ""),
     (404, "NoSuchBucket"): (ErrorKind.NO_BUCKET, ""),
@@ -118,7 +117,7 @@ def test_a_service_of_which_too_much_is_asked_may_say_so_with_any_status(status:
 
 
 @pytest.mark.parametrize("status", WORDLESS)
-@pytest.mark.parametrize("body", [b"", HTML, b"<html/>", b"<Error/>", b'{"error": 5}'])
+@pytest.mark.parametrize("body", [b"", SIGN_IN_PAGE, b"<html/>", b"<Error/>", b'{"error": 5}'])
 def test_what_is_no_error_of_s3_counts_by_its_status(status: int, body: bytes) -> None:
     refused = s3.failure_of(HttpReply(status, {}, body))
     assert refused.kind is WORDLESS[status]
@@ -139,27 +138,18 @@ BOOK = BucketEndpoints()
 TAGLESS: list[Mapping[str, str]] = [{}, {"ETag": ""}, {"ETag": "*"}]
 
 
-class Overheard(HttpPool):
+class Overheard(ScriptedPool):
     """Connections to nowhere.
 
     Attributes:
-            replies: what each method is answered with.
+        replies: what each method is answered with.
         listing: what a listing is answered with.
-        asked: methods and what they were asked with.
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(lambda method, url: self.listing if "list-type" in url else self.replies[method])
         self.replies: dict[str, HttpReply] = {}
         self.listing = HttpReply(500, {}, b"")
-        self.asked: list[tuple[str, Mapping[str, str]]] = []
-
-    @override
-    async def exchange(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"", most: int = BODY_LIMIT
-    ) -> HttpReply:
-        self.asked.append((method, headers))
-        return self.listing if "list-type" in url else self.replies[method]
 
 
 @pytest.fixture
@@ -178,12 +168,6 @@ def store(objects: S3Client) -> RemoteStore:
     return RemoteStore(objects, StoreService(IMPOSSIBLE_ETAG, seconds=lambda: 0.0))
 
 
-async def refusal(verb: Awaitable[object]) -> RequestFailed:
-    with pytest.raises(RequestFailed) as refused:
-        await verb
-    return refused.value
-
-
 async def test_an_object_is_had_with_its_tag_and_its_mark(pool: Overheard, objects: S3Client) -> None:
     pool.replies["GET"] = HttpReply(200, {"ETag": TAG, "x-amz-meta-sfn-write": "0a-1"}, b"{}")
     assert await objects.get(KEY, 100) == FetchedObject(b"{}", TAG, "0a-1")
@@ -194,13 +178,13 @@ async def test_every_tag_is_taken_and_asked_for_as_it_is(pool: Overheard, object
     pool.replies |= {"PUT": HttpReply(200, {"ETag": tag}, b""), "DELETE": HttpReply(204, {}, b"")}
     assert await objects.put(KEY, b"{}", tag, "0a-1") == tag
     await objects.delete(KEY, tag)
-    assert [(method, headers["if-match"]) for method, headers in pool.asked] == [("PUT", tag), ("DELETE", tag)]
+    assert [(method, headers["if-match"]) for method, _, headers in pool.asked] == [("PUT", tag), ("DELETE", tag)]
 
 
 async def test_a_creation_has_the_condition_that_nothing_is_there(pool: Overheard, objects: S3Client) -> None:
     pool.replies["PUT"] = HttpReply(200, {"ETag": TAG}, b"")
     assert await objects.put(KEY, b"{}", None, "0a-1") == TAG
-    [(_, headers)] = pool.asked
+    [(_, _, headers)] = pool.asked
     assert headers["if-none-match"] == "*"
     assert "if-match" not in headers
 
@@ -247,33 +231,16 @@ async def test_what_was_remembered_without_a_tag_is_stale(pool: Overheard, store
     assert await store.delete(KEY, StoredObject(b"1", tag)) == PreconditionFailed()
     pool.replies["GET"] = HttpReply(404, {}, b"<Error><Code>NoSuchKey</Code></Error>")
     assert await store.delete(KEY, StoredObject(b"1", tag)) == Deleted()
-    assert {method for method, _ in pool.asked} == {"GET"}
+    assert {method for method, _, _ in pool.asked} == {"GET"}
 
 
 LISTED = "<ListBucketResult><IsTruncated>{more}</IsTruncated>{names}</ListBucketResult>"
 
 
-class Regional(HttpPool):
-    """Connections to Amazon, where one bucket is in one region.
-
-    Args:
-        answer: how the other regions answer.
-
-    Attributes:
-        urls: that were asked.
-    """
-
-    def __init__(self, answer: HttpReply) -> None:
-        super().__init__()
-        self.urls: list[str] = []
-        self._answer = answer
-
-    @override
-    async def exchange(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"", most: int = BODY_LIMIT
-    ) -> HttpReply:
-        self.urls.append(url)
-        return HttpReply(200, {"ETag": TAG}, b"{}") if "af-south-1" in url else self._answer
+def regional(answer: HttpReply) -> ScriptedPool:
+    """Connections to Amazon, where one bucket is in one region; the other regions give an answer."""
+    found = HttpReply(200, {"ETag": TAG}, b"{}")
+    return ScriptedPool(lambda _, url: found if "af-south-1" in url else answer)
 
 
 def elsewhere(status: int, code: str, *, region: str = "", header: str = "") -> HttpReply:
@@ -292,7 +259,7 @@ def elsewhere(status: int, code: str, *, region: str = "", header: str = "") -> 
     ],
 )
 async def test_a_bucket_of_another_region_is_asked_there(answer: HttpReply) -> None:
-    pool = Regional(answer)
+    pool = regional(answer)
     objects = S3Client(S3Options(identity=None, region="us-west-2"), pool, BOOK)
     assert (await objects.get(KEY, 100)).etag == TAG
     assert (await objects.get(KEY, 100)).etag == TAG
@@ -313,7 +280,7 @@ async def test_a_bucket_of_another_region_is_asked_there(answer: HttpReply) -> N
 async def test_a_redirect_that_leads_nowhere_names_the_region_and_the_remedy(
     answer: HttpReply, found: str, remedy: str
 ) -> None:
-    pool = Regional(answer)
+    pool = regional(answer)
     objects = S3Client(S3Options(identity=None, region="us-west-2"), pool, BOOK)
     refused = await refusal(objects.get(KEY, 100))
     assert refused.kind is ErrorKind.NO_BUCKET
@@ -340,7 +307,7 @@ async def test_an_error_is_one_whatever_its_status(pool: Overheard, objects: S3C
 async def test_a_file_of_the_proof_is_deleted_without_a_condition(pool: Overheard, store: RemoteStore) -> None:
     pool.replies["DELETE"] = HttpReply(204, {}, b"")
     await store.discard(KEY)
-    [(_, headers)] = pool.asked
+    [(_, _, headers)] = pool.asked
     assert "if-match" not in headers
 
 
