@@ -200,7 +200,6 @@ def test_a_store_whose_links_lead_in_a_circle_keeps_no_other_from_starting(
     assert list(local_locks(settings, table)) == [("old", "/lake/old ones", "nolock")]
 
 
-@pytest.mark.anyio
 async def test_a_mount_that_never_answers_is_left_behind(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the start waits for it, nor the end of the process."""
     answers, asked = threading.Event(), threading.Event()

@@ -13,7 +13,6 @@ from sfn.publish.policy import Policy
 from sfn.sfnfile.naming import UUID, FileLayout, FileOwner
 from tests.unit.publishing import AT, LAG, A, B, Line
 
-pytestmark = pytest.mark.anyio
 WHOSE, HERE = FileOwner(A.namespace, A.name), FileLayout(AT)
 
 

@@ -99,7 +99,6 @@ def settings() -> Iterator[Cleaner]:
         yield from {cleaner, replace(cleaner, age=cleaner.least)}
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("layout", LAYOUTS)
 async def test_nothing_of_ours_grows_old_enough_within_a_week(layout: str) -> None:
     lake = Lake(**LAYOUTS[layout])
@@ -112,7 +111,6 @@ async def test_nothing_of_ours_grows_old_enough_within_a_week(layout: str) -> No
     assert lake.ours() == kept
 
 
-@pytest.mark.anyio
 async def test_what_is_not_written_again_within_a_day_is_deleted() -> None:
     """But for what lies in a folder that begins with an underscore, by Spark, and for hints, by those who know them."""
     lake = Lake(refresh_after=2 * DAY)
@@ -131,7 +129,6 @@ async def test_what_is_not_written_again_within_a_day_is_deleted() -> None:
     }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("layout", LAYOUTS)
 async def test_what_was_deleted_while_nobody_ran_is_made_again_at_the_next_look(layout: str) -> None:
     lake = Lake(**LAYOUTS[layout])
@@ -145,7 +142,6 @@ async def test_what_was_deleted_while_nobody_ran_is_made_again_at_the_next_look(
     assert lake.live() == live
 
 
-@pytest.mark.anyio
 def test_each_rule_spares_what_is_young_known_or_elsewhere() -> None:
     known, at = f"{AT}/metadata/00001-x.metadata.json", AT + "-of-another/data/1.parquet"
     old = {known: 9 * DAY, at: 9 * DAY, f"{AT}/data/1.parquet": 9 * DAY, f"{AT}/data/2.parquet": DAY}
@@ -174,7 +170,6 @@ async def line() -> Line:
     return line
 
 
-@pytest.mark.anyio
 async def test_it_is_served_before_a_backlog(line: Line) -> None:
     await line.inbox.put([Notification(named(f"t{number}")) for number in range(1000)])
     keep(line, 20)
@@ -186,7 +181,6 @@ async def test_it_is_served_before_a_backlog(line: Line) -> None:
     assert line.document(A)["metadata_file_path"] == current.metadata_location
 
 
-@pytest.mark.anyio
 async def test_it_takes_its_turn_once_its_files_stay(line: Line) -> None:
     keep(line, None)
     await line.hear(Notification(A), seconds=600)
@@ -195,7 +189,6 @@ async def test_it_takes_its_turn_once_its_files_stay(line: Line) -> None:
     assert claim.group.priority is Priority.LIVE
 
 
-@pytest.mark.anyio
 async def test_it_stays_first_while_the_catalog_says_nothing_new(line: Line) -> None:
     await line.hear(Notification(A), seconds=600)
     await line.inbox.put([Notification(A)])

@@ -19,8 +19,6 @@ from sfn.storage import PreconditionFailed
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, EVERYTHING, HEAD, SITE, A, FailingStore, Timeline, TornStore
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_each_commit_has_a_file_and_the_head_names_the_newest() -> None:
     line = Timeline()

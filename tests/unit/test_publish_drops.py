@@ -34,7 +34,6 @@ def elsewhere(line: Line) -> Table:
     return table
 
 
-@pytest.mark.anyio
 async def test_a_table_that_gets_no_files_is_looked_at_once() -> None:
     line = Line()
     line.catalog.create(A, left_alone="it is encrypted")
@@ -43,7 +42,6 @@ async def test_a_table_that_gets_no_files_is_looked_at_once() -> None:
     assert line.store.files == {}
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("how", ["encrypted", "excluded"])
 async def test_files_of_a_table_that_gets_none_any_more_go_and_so_does_its_row(how: str) -> None:
     line = Line()
@@ -62,7 +60,6 @@ async def test_files_of_a_table_that_gets_none_any_more_go_and_so_does_its_row(h
     assert [row async for row in line.inbox.tables("prod")] == []
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("on_drop", "state"), [(OnDrop.TOMBSTONE, "dropped"), (OnDrop.DELETE, None), (OnDrop.KEEP, "current")]
 )
@@ -78,7 +75,6 @@ async def test_a_drop_leaves_what_the_settings_say(on_drop: OnDrop, state: str |
     assert (line.hint() is None) is (on_drop is not OnDrop.KEEP)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("purged", [True, False], ids=["purged", "not purged"])
 async def test_a_purge_that_no_event_told_of_is_seen_by_the_folder(purged: bool) -> None:
     line = Line()
@@ -92,7 +88,6 @@ async def test_a_purge_that_no_event_told_of_is_seen_by_the_folder(purged: bool)
     assert line.document(A).get("state") == (None if purged else "dropped")
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("told", [True, False])
 async def test_where_metadata_lies_in_another_folder_the_event_alone_tells_of_a_purge(told: bool) -> None:
     line = Line()
@@ -103,7 +98,6 @@ async def test_where_metadata_lies_in_another_folder_the_event_alone_tells_of_a_
     assert line.document(A).get("state") == (None if told else "dropped")
 
 
-@pytest.mark.anyio
 async def test_a_purge_of_a_table_whose_files_are_still_there_leaves_a_tombstone() -> None:
     """The event may be a late one, of a table that had the name before."""
     line = Line()
@@ -114,7 +108,6 @@ async def test_a_purge_of_a_table_whose_files_are_still_there_leaves_a_tombstone
     assert line.document(A)["state"] == "dropped"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("history", ["relocated", "dropped", "renamed"])
 async def test_a_table_without_files_whose_tombstone_still_lies_there_is_not_looked_at_without_end(
     history: str,
@@ -140,7 +133,6 @@ async def test_a_table_without_files_whose_tombstone_still_lies_there_is_not_loo
     assert line.document(A) == {}
 
 
-@pytest.mark.anyio
 async def test_a_table_that_is_listed_and_not_found_is_looked_at_now_and_then() -> None:
     line = Line()
     line.policy = replace(line.policy, replica_lag=timedelta(0))
@@ -153,7 +145,6 @@ async def test_a_table_that_is_listed_and_not_found_is_looked_at_now_and_then() 
     assert line.document(A)["state"] == "current"
 
 
-@pytest.mark.anyio
 async def test_what_the_brake_holds_stays_young_and_lets_go_of_a_table_that_came_back() -> None:
     """Cleaners delete by age what no metadata names, and an operator may need days."""
     line = Line()
@@ -179,7 +170,6 @@ async def test_what_the_brake_holds_stays_young_and_lets_go_of_a_table_that_came
     ]
 
 
-@pytest.mark.anyio
 async def test_an_event_of_a_table_that_a_replica_does_not_show_yet_is_looked_at_once_more() -> None:
     line = Line()
     line.store.files[line.catalog.create(A).metadata_location] = b"{}"
@@ -195,7 +185,6 @@ async def test_an_event_of_a_table_that_a_replica_does_not_show_yet_is_looked_at
     assert line.document(A)["metadata_file_path"] == table.metadata_location
 
 
-@pytest.mark.anyio
 async def test_a_drop_that_a_replica_does_not_show_yet_is_looked_at_once_more() -> None:
     """Though the answer shows something new: a commit that came before the drop."""
     line = Line()
@@ -209,7 +198,6 @@ async def test_a_drop_that_a_replica_does_not_show_yet_is_looked_at_once_more() 
     assert line.document(A)["state"] == "dropped"
 
 
-@pytest.mark.anyio
 async def test_a_newer_file_does_not_wait_for_an_older_one_elsewhere_that_the_brake_holds() -> None:
     line = Line()
     line.inbox = MemoryInbox(replace(TERMS, max_drops={"prod": 0}), line.clock)
@@ -229,7 +217,6 @@ async def test_a_newer_file_does_not_wait_for_an_older_one_elsewhere_that_the_br
     assert held == [A, B]
 
 
-@pytest.mark.anyio
 async def test_a_purge_concerns_the_table_that_was_purged_and_none_that_took_its_name_since() -> None:
     """Between the two nothing settled, so the wish is still there; what vanishes now leaves a tombstone."""
     line = Line()
@@ -251,7 +238,6 @@ async def test_a_purge_concerns_the_table_that_was_purged_and_none_that_took_its
     assert line.document(A)["state"] == "dropped"
 
 
-@pytest.mark.anyio
 async def test_a_purge_ends_with_the_first_look_at_the_table_that_took_the_name() -> None:
     line = Line()
     elsewhere(line)
@@ -266,7 +252,6 @@ async def test_a_purge_ends_with_the_first_look_at_the_table_that_took_the_name(
     assert line.document(A)["state"] == "dropped"
 
 
-@pytest.mark.anyio
 async def test_a_purge_told_of_before_a_table_first_settled_is_of_one_before_it() -> None:
     line = Line()
     elsewhere(line)
@@ -280,7 +265,6 @@ async def test_a_purge_told_of_before_a_table_first_settled_is_of_one_before_it(
     assert line.document(A)["state"] == "dropped"
 
 
-@pytest.mark.anyio
 async def test_a_table_that_is_switched_off_leaves_after_its_older_files() -> None:
     line = Line()
     line.store.files[line.catalog.create(A).metadata_location] = b"{}"
@@ -325,7 +309,6 @@ async def line() -> Line:
     return line
 
 
-@pytest.mark.anyio
 async def test_each_name_has_the_event_that_told_of_it(line: Line) -> None:
     for name, event_id in ((A, "e1"), (B, "e1/to")):
         event = (await standing(line, name)).last_event
@@ -333,7 +316,6 @@ async def test_each_name_has_the_event_that_told_of_it(line: Line) -> None:
         assert (event.event_id, event.body) == (event_id, b"it was renamed")
 
 
-@pytest.mark.anyio
 async def test_the_old_name_says_the_new_one_until_another_table_has_it(line: Line) -> None:
     assert [(await standing(line, name)).table_state.renamed_to for name in (A, B)] == [B, None]
     line.catalog.create(A, ELSEWHERE)
@@ -341,7 +323,6 @@ async def test_the_old_name_says_the_new_one_until_another_table_has_it(line: Li
     assert (await standing(line, A)).table_state.renamed_to is None
 
 
-@pytest.mark.anyio
 async def test_a_table_that_has_its_old_name_again_elsewhere_is_not_said_to_be_another(line: Line) -> None:
     line.catalog.rename(B, A)
     line.catalog.commit(A, location=ELSEWHERE)
@@ -354,7 +335,6 @@ async def test_a_table_that_has_its_old_name_again_elsewhere_is_not_said_to_be_a
     assert [line.document(name, ELSEWHERE)["state"] for name in (A, B)] == ["renamed", "current"]
 
 
-@pytest.mark.anyio
 async def test_nor_where_both_names_lead_to_the_same_file() -> None:
     line = Line()
     table = line.catalog.create(A)
@@ -370,7 +350,6 @@ async def test_nor_where_both_names_lead_to_the_same_file() -> None:
     assert (left["state"], left["moved_to"]["name"], left.get("name_now")) == ("moved", "a", None)
 
 
-@pytest.mark.anyio
 async def test_a_table_that_moved_before_it_was_dropped_has_no_other_name(line: Line) -> None:
     line.policy = replace(line.policy, on_drop=OnDrop.DELETE)
     line.catalog.commit(B, location=ELSEWHERE)
@@ -381,7 +360,6 @@ async def test_a_table_that_moved_before_it_was_dropped_has_no_other_name(line: 
     assert (await standing(line, B)).table_state.renamed_to is None
 
 
-@pytest.mark.anyio
 async def test_no_hint_says_what_only_the_old_names_file_said() -> None:
     """The table went back to an older version and to its first name, whose file had stayed as it was meanwhile."""
     line = Line()
@@ -426,7 +404,6 @@ async def replaced(line: Line, *, told: bool) -> None:
     assert isinstance(line.outcomes[-1], Rescheduled)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("told", [True, False], ids=["told of the first", "not told"])
 async def test_a_drop_that_was_told_of_one_table_is_not_told_of_the_next(restored: Line, told: bool) -> None:
     await replaced(restored, told=told)
@@ -437,7 +414,6 @@ async def test_a_drop_that_was_told_of_one_table_is_not_told_of_the_next(restore
     assert restored.document(A)["state"] == "dropped"
 
 
-@pytest.mark.anyio
 async def test_a_drop_that_was_told_of_the_next_table_counts(restored: Line) -> None:
     await replaced(restored, told=True)
     restored.catalog.drop(A)
@@ -445,7 +421,6 @@ async def test_a_drop_that_was_told_of_the_next_table_counts(restored: Line) -> 
     assert restored.document(A)["state"] == "dropped"
 
 
-@pytest.mark.anyio
 async def test_a_drop_is_not_told_of_what_the_row_missed_before_it_had_that_table(
     restored: Line,
 ) -> None:
@@ -465,7 +440,6 @@ async def test_a_drop_is_not_told_of_what_the_row_missed_before_it_had_that_tabl
     assert restored.document(A)["state"] == "current"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("naming", NAMINGS.values(), ids=NAMINGS)
 @pytest.mark.parametrize("place", [AT, ELSEWHERE], ids=["here", "elsewhere"])
 async def test_a_tombstone_leads_on_once_its_table_is_there_under_another_name(naming: Naming, place: str) -> None:
@@ -497,7 +471,6 @@ async def dropped(line: Line) -> Table:
     return table
 
 
-@pytest.mark.anyio
 async def test_a_tombstone_leads_on_once_its_table_is_there_at_another_place(restored: Line) -> None:
     table = await dropped(restored)
     pointer = f"{ELSEWHERE}/metadata/00001-{table.uuid}.metadata.json"
@@ -510,7 +483,6 @@ async def test_a_tombstone_leads_on_once_its_table_is_there_at_another_place(res
     ) == ("moved", "current")
 
 
-@pytest.mark.anyio
 async def test_a_tombstone_leads_on_at_once_where_only_the_new_name_at_another_place_was_told_of(
     restored: Line,
 ) -> None:
@@ -524,7 +496,6 @@ async def test_a_tombstone_leads_on_at_once_where_only_the_new_name_at_another_p
     assert restored.document(A)["moved_to"]["name"] == "b"
 
 
-@pytest.mark.anyio
 async def test_what_leads_to_a_file_that_is_gone_leads_on_once_the_table_has_another_name(
     restored: Line,
 ) -> None:
@@ -543,7 +514,6 @@ async def test_what_leads_to_a_file_that_is_gone_leads_on_once_the_table_has_ano
     assert (restored.document(A)["state"], restored.document(A)["moved_to"]["name"]) == ("renamed", "c")
 
 
-@pytest.mark.anyio
 async def test_a_tombstone_that_leads_on_expires_all_the_same(restored: Line) -> None:
     table = restored.catalog.create(A)
     restored.store.files[table.metadata_location] = b"{}"

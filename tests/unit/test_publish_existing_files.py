@@ -62,7 +62,6 @@ def dead(line: Line) -> list[DeadLettered]:
     return [outcome for outcome in line.outcomes if isinstance(outcome, DeadLettered)]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("placement", [Placement.INSIDE, Placement.ROOT])
 @pytest.mark.parametrize("naming", [NAMINGS["identifier"], NAMINGS["ordinal"]], ids=lambda naming: naming.setting)
 async def test_names_that_differ_in_case_alone_are_never_merged(naming: Naming, placement: Placement) -> None:
@@ -83,7 +82,6 @@ async def test_names_that_differ_in_case_alone_are_never_merged(naming: Naming, 
     assert "it belongs to n.Orders, and the file system does not distinguish upper and lower case" in letter.detail
 
 
-@pytest.mark.anyio
 async def test_where_case_is_told_apart_each_has_its_file() -> None:
     line = line_of(NAMINGS["identifier"])
     tables = {name: line.catalog.create(name, AT) for name in (UPPER, LOWER)}
@@ -105,7 +103,6 @@ GARBAGE = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("naming", NAMINGS.values(), ids=NAMINGS)
 @pytest.mark.parametrize("body", GARBAGE.values(), ids=GARBAGE)
 async def test_what_is_no_document_of_ours_is_never_replaced(naming: Naming, body: bytes) -> None:
@@ -124,7 +121,6 @@ async def test_what_is_no_document_of_ours_is_never_replaced(naming: Naming, bod
     assert json.loads(line.store.files[key])["metadata_file_path"] == table.metadata_location
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("naming", NAMINGS.values(), ids=NAMINGS)
 async def test_what_lies_beside_ours_and_is_no_document_is_left_alone(naming: Naming) -> None:
     line = line_of(naming)
@@ -326,7 +322,6 @@ class ByUuid(Line):
         return [key for key in self.store.files if key.endswith(".ver")]
 
 
-@pytest.mark.anyio
 async def test_a_rename_keeps_the_file() -> None:
     line = ByUuid()
     table = line.laid(line.catalog.create(A))
@@ -341,7 +336,6 @@ async def test_a_rename_keeps_the_file() -> None:
     assert line.hint() == version_hint.content(after)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("told", [A, B])
 async def test_a_rename_of_which_one_half_is_told_is_followed_too(told: TableIdentifier) -> None:
     line = ByUuid()
@@ -352,7 +346,6 @@ async def test_a_rename_of_which_one_half_is_told_is_followed_too(told: TableIde
     line.says(table, B, table)
 
 
-@pytest.mark.anyio
 async def test_names_that_are_swapped_and_swapped_back() -> None:
     line = ByUuid()
     first = line.laid(line.catalog.create(A, AT))
@@ -369,7 +362,6 @@ async def test_names_that_are_swapped_and_swapped_back() -> None:
     assert len(line.files) == 2
 
 
-@pytest.mark.anyio
 async def test_a_table_that_takes_the_name_and_the_place_of_another_has_its_own_file() -> None:
     line = ByUuid()
     first = line.laid(line.catalog.create(A))
@@ -384,7 +376,6 @@ async def test_a_table_that_takes_the_name_and_the_place_of_another_has_its_own_
     assert line.files == [HERE.keys(FileOwner((), "", second.uuid))[0]]
 
 
-@pytest.mark.anyio
 async def test_a_rename_with_a_move_leads_on_from_the_old_place() -> None:
     line = ByUuid()
     table = line.laid(line.catalog.create(A))
@@ -399,7 +390,6 @@ async def test_a_rename_with_a_move_leads_on_from_the_old_place() -> None:
     assert line.hint() is None
 
 
-@pytest.mark.anyio
 async def test_a_drop_is_told_and_an_undrop_under_another_name_too() -> None:
     line = ByUuid()
     table = line.laid(line.catalog.create(A))
@@ -413,7 +403,6 @@ async def test_a_drop_is_told_and_an_undrop_under_another_name_too() -> None:
     line.says(table, B, table)
 
 
-@pytest.mark.anyio
 async def test_one_table_under_two_names_has_one_file_and_the_second_name_is_refused() -> None:
     line = ByUuid()
     table = line.laid(line.catalog.create(A))
@@ -429,7 +418,6 @@ async def test_one_table_under_two_names_has_one_file_and_the_second_name_is_ref
     line.says(table, B, table)
 
 
-@pytest.mark.anyio
 async def test_a_replica_that_lags_behind_a_rename_makes_no_dead_letter() -> None:
     """For a moment both names have the table, as far as anybody says."""
     line = ByUuid()
@@ -443,7 +431,6 @@ async def test_a_replica_that_lags_behind_a_rename_makes_no_dead_letter() -> Non
     assert not [outcome for outcome in line.outcomes if isinstance(outcome, DeadLettered)]
 
 
-@pytest.mark.anyio
 async def test_a_file_of_another_catalog_is_left_alone() -> None:
     line = ByUuid()
     table = line.laid(line.catalog.create(A))
@@ -458,7 +445,6 @@ async def test_a_file_of_another_catalog_is_left_alone() -> None:
     assert line.outcomes[-1].reason is DeadLetterReason.FOREIGN_CATALOG
 
 
-@pytest.mark.anyio
 async def test_a_table_without_a_uuid_can_t_be_named_by_it() -> None:
     line = ByUuid()
     table = line.laid(line.catalog.create(A))
@@ -470,7 +456,6 @@ async def test_a_table_without_a_uuid_can_t_be_named_by_it() -> None:
     assert "no table-uuid" in line.outcomes[-1].detail
 
 
-@pytest.mark.anyio
 async def test_the_newest_file_of_a_name_ends_only_after_the_older_ones() -> None:
     """Else whoever asks by that name would be led back to the table that had it before."""
     line, there = ByUuid(), "file:///warehouse/n/there"
@@ -496,7 +481,6 @@ async def test_the_newest_file_of_a_name_ends_only_after_the_older_ones() -> Non
     assert [line.of(table)["state"] for table in (first, second)] == ["dropped", "dropped"]
 
 
-@pytest.mark.anyio
 async def test_a_rename_waits_for_no_file_of_another_catalog_that_has_the_name_too() -> None:
     """Nobody here may end it."""
     line = ByUuid()
@@ -515,7 +499,6 @@ async def test_a_rename_waits_for_no_file_of_another_catalog_that_has_the_name_t
     line.says(table, B, table)
 
 
-@pytest.mark.anyio
 async def test_a_file_that_is_called_by_another_spelling_of_the_uuid_makes_room_for_the_right_one() -> None:
     line = ByUuid()
     table = line.laid(line.catalog.create(A))

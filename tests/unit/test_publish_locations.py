@@ -31,7 +31,6 @@ from sfn.storage import Deleted, PreconditionFailed
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, LAG, A, B, HintsNoted, Line, TornStore
 
-pytestmark = pytest.mark.anyio
 ROOT = "file:///sfn"
 
 

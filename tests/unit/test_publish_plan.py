@@ -27,7 +27,6 @@ from tests.unit.publishing import AT, EVERYTHING, LAG, A, B, FailingStore, Line,
 ELSEWHERE = "file:///warehouse/elsewhere"
 
 
-@pytest.mark.anyio
 async def test_memory_skips_nothing_for_an_event_that_says_no_more_than_look() -> None:
     line = Line()
     line.catalog.create(A)
@@ -37,7 +36,6 @@ async def test_memory_skips_nothing_for_an_event_that_says_no_more_than_look() -
     assert sorted(line.store.files) == [key_of(A), version_hint.key_of(AT)]
 
 
-@pytest.mark.anyio
 async def test_such_an_event_gets_one_more_look() -> None:
     line = Line()
     line.catalog.create(A)
@@ -49,7 +47,6 @@ async def test_such_an_event_gets_one_more_look() -> None:
     assert (line.catalog.loads - loads, line.store.reads - reads) == (2, 4)
 
 
-@pytest.mark.anyio
 async def test_under_its_old_name_a_table_is_not_followed_back_by_a_replica_that_lags() -> None:
     """The new name's file is ahead; that the old one still has the table may be of before the rename."""
     line = Line(Policy("c1", replica_lag=timedelta(minutes=2), is_swept=False))
@@ -69,7 +66,6 @@ async def test_under_its_old_name_a_table_is_not_followed_back_by_a_replica_that
     assert line.document(A)["metadata_file_path"] == second.metadata_location
 
 
-@pytest.mark.anyio
 async def test_the_newest_file_of_a_table_makes_room_only_after_the_older_ones() -> None:
     """Else a reader of the directory would be led back to what an older one says of a table that is gone."""
     line = Line()
@@ -91,7 +87,6 @@ async def test_the_newest_file_of_a_table_makes_room_only_after_the_older_ones()
     assert line.document(B)["guid"] not in {first.uuid, None}
 
 
-@pytest.mark.anyio
 async def test_that_is_so_too_where_an_older_one_lies_at_a_place_that_the_table_left() -> None:
     """Of which nobody knows by its row: that one has another table by now."""
     line, there = Line(), "file:///warehouse/n/there"
@@ -121,7 +116,6 @@ async def test_that_is_so_too_where_an_older_one_lies_at_a_place_that_the_table_
     assert (line.document(A)["state"], line.document(B, there)["state"]) == ("dropped", "dropped")
 
 
-@pytest.mark.anyio
 async def test_an_older_file_of_ones_own_goes_before_another_table_takes_the_place_of_the_newest() -> None:
     """A publish died between two places; by the file of a third name readers may come to the older one."""
 
@@ -159,7 +153,6 @@ async def test_an_older_file_of_ones_own_goes_before_another_table_takes_the_pla
     assert ("current", second.uuid) not in store.states
 
 
-@pytest.mark.anyio
 async def test_a_file_that_says_the_same_is_not_waited_for() -> None:
     """A table that was renamed and renamed back, and whose old row missed both, still has its file."""
     line = Line()
@@ -175,7 +168,6 @@ async def test_a_file_that_says_the_same_is_not_waited_for() -> None:
     assert (line.document(A)["guid"], line.document(B)["guid"]) == (table.uuid, new.uuid)
 
 
-@pytest.mark.anyio
 async def test_an_older_one_is_waited_for_also_once_its_row_has_published_another_table() -> None:
     """By its row it has none any more, and it lies at a place where the newest file's name never had one."""
     line, there = Line(), "file:///warehouse/n/there"
@@ -228,7 +220,6 @@ async def moved_and_its_old_file_live(line: Line) -> None:
     await line.inbox.put([Notification(A)])
 
 
-@pytest.mark.anyio
 async def test_what_leads_on_makes_room_only_after_what_would_lead_back() -> None:
     line = Line()
     await moved_and_its_old_file_live(line)
@@ -238,7 +229,6 @@ async def test_what_leads_on_makes_room_only_after_what_would_lead_back() -> Non
     assert (line.document(A)["state"], line.document(B)["state"]) == ("current", "moved")
 
 
-@pytest.mark.anyio
 async def test_it_does_not_wait_for_a_file_that_stays() -> None:
     """Two tables share the directory, and the one that was renamed is there still."""
     line = Line()
@@ -252,7 +242,6 @@ async def test_it_does_not_wait_for_a_file_that_stays() -> None:
     assert (line.document(A)["guid"], line.document(B)["state"]) == (second.uuid, "current")
 
 
-@pytest.mark.anyio
 async def test_nor_for_one_that_nobody_may_end() -> None:
     """What it has by now lies where nothing may be written, and its files stay as they are."""
     line = Line()
@@ -263,7 +252,6 @@ async def test_nor_for_one_that_nobody_may_end() -> None:
     assert (line.document(A)["state"], line.document(B)["state"]) == ("current", "current")
 
 
-@pytest.mark.anyio
 async def test_nor_for_one_that_waits_for_an_operator() -> None:
     line = Line()
     await moved_and_its_old_file_live(line)
@@ -276,7 +264,6 @@ async def test_nor_for_one_that_waits_for_an_operator() -> None:
     assert (line.document(A)["state"], line.document(B)["state"]) == ("current", "current")
 
 
-@pytest.mark.anyio
 async def test_nor_where_files_of_dropped_tables_stay() -> None:
     line = Line(Policy("c1", replica_lag=LAG, is_swept=False, on_drop=OnDrop.KEEP))
     await moved_and_its_old_file_live(line)
@@ -285,7 +272,6 @@ async def test_nor_where_files_of_dropped_tables_stay() -> None:
     assert (line.document(A)["state"], line.document(B)["state"]) == ("current", "current")
 
 
-@pytest.mark.anyio
 async def test_an_abandoned_pointer_of_the_same_number_does_not_come_back() -> None:
     """Two successors of one version, by a rollback and a commit: no name and no log tells their order."""
     line = Line()
@@ -329,7 +315,6 @@ async def only(line: Line, *names: object) -> None:
     await line.work(only=lambda table: table in names)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("catalog", ["c1", "c2"])
 async def test_a_hint_that_a_live_file_of_somebody_elses_says_stays(line: Line, catalog: str) -> None:
     """Two catalogs, or two inboxes, that know one metadata file have the same hint."""
@@ -343,7 +328,6 @@ async def test_a_hint_that_a_live_file_of_somebody_elses_says_stays(line: Line, 
     assert line.hint() == said is not None
 
 
-@pytest.mark.anyio
 async def test_a_hint_that_only_a_tombstone_says_goes(line: Line) -> None:
     line.catalog.create(A)
     await line.hear(Notification(A), seconds=60)
@@ -356,7 +340,6 @@ async def test_a_hint_that_only_a_tombstone_says_goes(line: Line) -> None:
     assert line.hint() is None
 
 
-@pytest.mark.anyio
 async def test_two_tables_of_one_directory_that_end_at_once_leave_no_hint(line: Line) -> None:
     """The second one found the hint of the first: its file lists that text, and yet the hint is not its own."""
     line.catalog.create(A)
@@ -371,7 +354,6 @@ async def test_two_tables_of_one_directory_that_end_at_once_leave_no_hint(line: 
     assert line.hint() is None
 
 
-@pytest.mark.anyio
 async def test_a_hint_that_the_same_table_under_another_name_will_replace_stays(line: Line) -> None:
     """Its writer has written the file, not yet the hint, which then fails and is done again."""
     line.catalog.create(A)
@@ -384,7 +366,6 @@ async def test_a_hint_that_the_same_table_under_another_name_will_replace_stays(
     assert line.hint() == said is not None
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("naming", "seen_at_once"), [(IDENTIFIER, False), (UUID, False), (ORDINAL, True)])
 async def test_a_second_table_of_another_catalog_ends_the_hint_once_it_is_seen(
     naming: Naming, seen_at_once: bool
@@ -424,7 +405,6 @@ async def all_gone_older_first(line: Line, pointer: str) -> None:
     assert "current" not in {line.document(A).get("state"), line.document(B).get("state")}
 
 
-@pytest.mark.anyio
 async def test_a_table_that_can_not_follow_to_its_place_leaves_after_its_older_files(line: Line) -> None:
     pointer = await renamed_under_an_older_file(line)
     lay(line, key_of(B, ELSEWHERE), line.document(B), catalog_id="c2", guid="theirs")
@@ -434,7 +414,6 @@ async def test_a_table_that_can_not_follow_to_its_place_leaves_after_its_older_f
     await all_gone_older_first(line, pointer)
 
 
-@pytest.mark.anyio
 async def test_a_table_that_can_not_follow_to_its_name_leaves_after_its_older_files(line: Line) -> None:
     pointer = await renamed_under_an_older_file(line)
     lay(line, key_of(C), line.document(B), catalog_id="c2", name="c", guid="theirs")
@@ -444,7 +423,6 @@ async def test_a_table_that_can_not_follow_to_its_name_leaves_after_its_older_fi
     await all_gone_older_first(line, pointer)
 
 
-@pytest.mark.anyio
 async def test_what_lies_at_a_new_place_is_seen_though_whoever_wrote_there_never_settled(line: Line) -> None:
     """The process died after it had written: whom it saw beside the file it never told."""
     line.catalog.create(A)
@@ -460,7 +438,6 @@ async def test_what_lies_at_a_new_place_is_seen_though_whoever_wrote_there_never
     assert line.document(B, ELSEWHERE).get("state") != "current"
 
 
-@pytest.mark.anyio
 async def test_two_names_of_a_table_that_is_gone_do_not_wake_one_another_without_end(line: Line) -> None:
     pointer = await renamed_under_an_older_file(line)
     line.catalog.drop(B)
@@ -469,7 +446,6 @@ async def test_two_names_of_a_table_that_is_gone_do_not_wake_one_another_without
     await all_gone_older_first(line, pointer)
 
 
-@pytest.mark.anyio
 async def test_two_names_of_a_table_that_is_gone_do_not_wait_for_one_another(line: Line) -> None:
     """One moved on and its publish died before the old place led there: by its older file it seems to be the older."""
     second, third = "file:///warehouse/second", "file:///warehouse/third"

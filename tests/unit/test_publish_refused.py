@@ -17,7 +17,6 @@ from sfn.sfnfile.naming import Placement
 from sfn.storage import Guarantees, PreconditionFailed
 from tests.unit.publishing import AT, EVERYTHING, LAG, A, B, CountingStore, Line, key_of
 
-pytestmark = pytest.mark.anyio
 DAY = timedelta(days=1).total_seconds()
 
 
