@@ -96,7 +96,7 @@ NAMINGS = (
     Mutant(
         "08-drop-is-told-once-more",
         8,
-        "tests/unit/test_inbox_outcomes.py::test_a_drop_that_a_claim_saw_through_is_not_told_once_more[True-outcome0-False]",
+        "tests/unit/test_inbox_transitions.py::test_a_drop_that_a_claim_saw_through_is_not_told_once_more[True-outcome0-False]",
         "assert (after.pending.drop, after.pending.purge, after.due_at) == (kept, kept, NOW)",
     ),
     Mutant(
