@@ -52,9 +52,6 @@ from tests.unit import rest_server
 from tests.unit.rest_server import Open, Server, complaint, reply
 from tests.unit.settings_ground import CATALOG, Ground
 
-# ── Settings in use
-
-
 EVERYTHING = """
 [listener]
 drain = "7s"
@@ -262,9 +259,6 @@ def test_a_catalog_that_pyiceberg_cannot_open_is_told_with_the_others(ground: Gr
     assert "s3cret" not in str(caught.value)
 
 
-# ── Identity of a catalog
-
-
 @pytest.fixture(name="inbox")
 def fixture_inbox() -> MemoryInbox:
     return MemoryInbox(TERMS, HandClock())
@@ -372,9 +366,6 @@ async def test_a_catalog_that_retires_gets_no_files_from_then_on(
 
 async def test_another_name_is_no_catalog(ground: Ground, inbox: MemoryInbox) -> None:
     assert await LazyCatalogRegistry(ground.load(CATALOG), {}, RetiredCatalogs(), inbox, inbox).get("prod") is None
-
-
-# ── Event-only catalogs
 
 
 BOTH = f"""

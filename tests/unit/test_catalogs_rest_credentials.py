@@ -40,9 +40,6 @@ from tests.unit.rest_server import (
     table,
 )
 
-# ── Credentials
-
-
 MANY = 16
 ITEMS = TableIdentifier("lake", ("sales",), "items")
 
@@ -257,9 +254,6 @@ async def test_a_table_that_comes_again_has_grants_again(server: Server, opened:
     assert await key_of(catalog) == "1"
 
 
-# ── Errors
-
-
 THEIRS = "secret-access-key-number-1"
 
 
@@ -403,9 +397,6 @@ async def test_grants_are_asked_for_without_a_query_that_the_catalog_refuses(
     server.other = respond
     server.config = listing(LOAD)
     assert await opened(server).vended_credentials(ORDERS)
-
-
-# ── Credentials in responses
 
 
 KEYS = {"s3.access-key-id": "ASIA1", "s3.secret-access-key": "s3cret-of-theirs", "s3.session-token": "t0ken-of-theirs"}

@@ -39,9 +39,6 @@ from sfn.worker.catalog_sources import VendedStores
 from tests.unit.admin_server import ENDED, NOON, PROD, copied
 from tests.unit.settings_ground import CATALOG, Ground
 
-# ── Identity, rights and files
-
-
 LOCAL = "[catalogs.prod]\nuri = 'http://127.0.0.1:8181'\n"
 ORDERS = TableIdentifier("prod", ("sales",), "orders")
 
@@ -253,9 +250,6 @@ def test_this_machine_is_known_by_its_names(host: str, local: bool) -> None:
     assert is_local_host(host) is local
 
 
-# ── Retention
-
-
 @pytest.fixture(name="retention_world")
 def fixture_retention_world(tmp_path: Path) -> World:
     """One with a table of a commit every two seconds, of which twenty metadata files stay."""
@@ -338,9 +332,6 @@ def test_files_that_cleaners_may_take_for_orphans_are_warned_of(tmp_path: Path, 
     found = list(refresh_findings("prod", settings.catalogs["prod"]))
     assert [one.where for one in found] == ["catalogs.prod.refresh_after"] * warned
     assert all((one.severity, "refuses less than 24 h" in one.text) == (Severity.WARNING, True) for one in found)
-
-
-# ── Vended credentials
 
 
 VENDED = f"{LOCAL}vended_credentials = true\n"

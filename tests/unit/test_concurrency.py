@@ -22,8 +22,6 @@ from sfn.http.senders import Keyring
 from tests.integration.waiting import until
 from tests.unit.certificates import replace
 
-# ── Group commit
-
 
 @dataclass
 class Desk:
@@ -154,9 +152,6 @@ async def test_the_next_who_leaves_as_its_turn_comes_leaves_it_to_another(desk: 
     assert await ask(4) == 8
 
 
-# ── Threads
-
-
 SHORT = 0.1
 SOON = 5.0
 """Seconds: what would otherwise never come."""
@@ -267,9 +262,6 @@ async def test_no_more_calls_run_at_a_time_than_may() -> None:
         for _ in range(8):
             tasks.start_soon(partial(threads.run, "ask", call))
     assert max(numbers) == 2
-
-
-# ── Watched files
 
 
 @pytest.fixture(name="file")

@@ -32,9 +32,6 @@ from tests.unit.deployment import (
     runtime,
 )
 
-# ── Dockerfile and Compose file
-
-
 LEAST = {"SFN_CATALOGS__PROD__URI": "http://catalog", "SFN_SENDERS__ETL__SECRETS__MAIN": "t"}
 OURS = ["commit", "replica-1", "replica-2", "sfn"]
 """Services of the image that is built here."""
@@ -237,9 +234,6 @@ def test_replicas_share_a_database_whose_password_is_in_a_file() -> None:
 @pytest.mark.parametrize("name", sorted(set(SERVICES) - set(OURS)))
 def test_what_is_not_built_here_is_of_one_version(name: str) -> None:
     assert re.fullmatch(r"[a-z/-]+:\d+(\.\d+)+(-[a-z]+)?", SERVICES[name]["image"])
-
-
-# ── Lock files
 
 
 IMAGE_LOCK, BUILD_LOCK, ALL, SPARK = (DEPLOY / f"{name}.lock" for name in ("image", "build", "requirements", "spark"))

@@ -51,9 +51,6 @@ from sfn.telemetry.metrics import FacadeMetrics, Metrics, new_registry
 from tests.unit.faced import HOME, Reply, Tables, ask, commit, placed, reply, shown
 from tests.unit.test_facade_routes import WRITES
 
-# ── Answers
-
-
 TOKEN = b"Bearer of-a-reader"
 
 
@@ -293,9 +290,6 @@ async def test_a_table_that_is_not_where_it_was_known_to_lie_is_looked_for_once(
     assert tables.scans == 2
 
 
-# ── Slow clients
-
-
 @pytest.fixture(name="orders_root")
 def fixture_orders_root(tmp_path: Path) -> Path:
     root = tmp_path.resolve() / "w"
@@ -368,9 +362,6 @@ async def test_who_takes_little_at_a_time_is_waited_for_as_long_as_the_whole_may
     assert await taken(0.02) < whole
 
 
-# ── Health and metrics of a facade process
-
-
 async def ask_probes(one: StandaloneProbes, path: str, method: str = "GET", **fields: str) -> Reply:
     return await reply(one, path, method=method, fields=fields)
 
@@ -426,9 +417,6 @@ async def test_its_metrics_are_written_as_the_scraper_likes_them() -> None:
 async def test_any_other_request_is_told_where_the_catalog_is(method: str, path: str) -> None:
     answer = await ask_probes(StandaloneProbes(new_registry("1"), "the catalog is elsewhere"), path, method)
     assert (answer.status, answer.json["error"]["message"]) == (404, "the catalog is elsewhere")
-
-
-# ── Errors
 
 
 AWAY = Unreachable("store", expected="an answer", found="none")
@@ -487,9 +475,6 @@ async def test_a_process_whose_inbox_is_broken_is_told_and_its_clients_try_again
     place = ground(empty_root, {"sfn": Raising(broken)})
     assert (await place.table("orders")).status == 503
     assert place.broken == [broken]
-
-
-# ── Refusals
 
 
 def made(kind: type[SfnError]) -> SfnError:

@@ -79,9 +79,6 @@ async def none_of(chain: GoogleCredentialChain) -> NoCredentials:
     return none.value
 
 
-# ── Tokens
-
-
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
     async with running(Server()) as server:
@@ -230,9 +227,6 @@ async def test_whoever_gives_up_leaves_the_rest_to_the_next(file: Path, server: 
         tasks.cancel_scope.cancel()
     with anyio.fail_after(3.0):
         assert await chain.token() == "token1"
-
-
-# ── Credentials
 
 
 async def test_a_key_that_was_replaced_is_seen(

@@ -27,8 +27,6 @@ from sfn.http.senders import OPERATORS_PARTY, Keyring, Senders
 from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.webhooks import SECRET, SECRETS, TEXT, opened, scheme_of, signed_head, whose
 
-# ── Files of signing secrets
-
 
 class Files:
     """Two senders with a file of secrets each."""
@@ -123,9 +121,6 @@ def test_malformed_secrets_file_prevents_the_start(tmp_path: Path, scheme: str, 
         WatchedTokenFile(tmp_path / "secrets", AuthScheme(scheme))
     assert caught.value.found == found
     assert caught.value.expected == f"a file of secrets, one per line: {AuthScheme(scheme).form}"
-
-
-# ── Bearer tokens and token files
 
 
 def test_authorization_scheme_is_case_insensitive() -> None:

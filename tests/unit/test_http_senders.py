@@ -23,9 +23,6 @@ from tests.unit.settings_ground import CATALOG, Ground
 from tests.unit.webhooks import AT, BODY, MESSAGE, NAMES, SECRETS, SENDERS, TEXT, opened, signed_head, tokens
 from tests.unit.webhooks import whose as signer_of
 
-# ── Keyring
-
-
 SECRET = "s3cret-of-two"  # noqa: S105 - it opens nothing
 
 
@@ -119,9 +116,6 @@ def test_party_may_have_a_token_twice(files: Files) -> None:
     files.write(files.etl, "etl", "etl")
     both = PartyTokens({"main": "etl"}, WatchedTokenFile(files.etl))
     assert whose(Keyring({"etl": both}), "etl") == ["etl"]
-
-
-# ── Senders and operators
 
 
 ETL = Sender("etl", {"prod": "prod"})
@@ -219,9 +213,6 @@ def test_configured_sender_ends_anonymous_access(keyring: Keyring) -> None:
 
 def test_request_is_rejected_without_senders_and_anonymous_access() -> None:
     assert Senders(Keyring({}), {}).identify_by_token(shown("x")) is None
-
-
-# ── Signers
 
 
 @pytest.mark.parametrize("name", NAMES)

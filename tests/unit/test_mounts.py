@@ -17,9 +17,6 @@ from sfn.mounts import Mount, mount_of, mounts
 from sfn.settings.model import Settings
 from tests.unit.settings_ground import CATALOG, Ground
 
-# ── Mount of the inbox file
-
-
 DATABASE = Path("/var/lib/sfn/inbox.db")
 
 
@@ -83,9 +80,6 @@ def test_a_file_system_that_does_not_keep_an_inbox_is_named(
 
 def test_a_system_without_a_list_of_mounts_is_not_judged(tmp_path: Path) -> None:
     assert placed(DATABASE, tmp_path / "none") is None
-
-
-# ── File system of a path
 
 
 TABLE = rb"""22 1 8:1 / / rw,relatime - ext4 /dev/root rw,nolock

@@ -21,9 +21,6 @@ from tests.simulation.cleaners import CLEANERS, Cleaner
 from tests.support.clock import HandClock
 from tests.unit.publishing import AT, LAG, A, B, CountingStore, Line, named
 
-# ── Cleaners of unknown files
-
-
 C = named("c")
 HOUR, DAY = 3600, timedelta(days=1)
 AWAY = "file:///warehouse/n/away"
@@ -147,9 +144,6 @@ def test_each_rule_spares_what_is_young_known_or_elsewhere() -> None:
     old = {known: 9 * DAY, at: 9 * DAY, f"{AT}/data/1.parquet": 9 * DAY, f"{AT}/data/2.parquet": DAY}
     for cleaner in CLEANERS:
         assert cleaner.condemned(AT, old, {known}) == [f"{AT}/data/1.parquet"]
-
-
-# ── Short-lived metadata files
 
 
 ONE = Capacity(total=1, live=1, sweeps=0)

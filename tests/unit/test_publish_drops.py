@@ -19,9 +19,6 @@ from sfn.sfnfile.naming import NAMINGS, UUID, FileLayout, FileOwner, Naming
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, LAG, A, B, HintsNoted, Line, TornStore, key_of, named
 
-# ── Dropped tables
-
-
 DAY = timedelta(days=1).total_seconds()
 
 
@@ -283,9 +280,6 @@ async def test_a_table_that_is_switched_off_leaves_after_its_older_files() -> No
     assert line.document(B) == {}
 
 
-# ── Renamed tables
-
-
 ELSEWHERE = "file:///warehouse/n/other"
 
 
@@ -379,9 +373,6 @@ async def test_no_hint_says_what_only_the_old_names_file_said() -> None:
     assert line.document(B)["state"] == "renamed"
     assert store.hints[key_of(B)] in {None, version_hint.content(first)}
     assert line.hint() == version_hint.content(first)
-
-
-# ── Tombstones and their tables
 
 
 C = named("c")

@@ -15,9 +15,6 @@ from sfn.inbox.model import AdminCommand, DeadLetterFilter
 from sfn.publish.policy import OnDrop, Policy, TableFilter
 from tests.unit.publishing import AT, DAY, EVERYTHING, LAG, A, B, ToldLine, key_of
 
-# ── Files of event-only catalogs
-
-
 SECONDS = LAG.total_seconds()
 
 
@@ -243,9 +240,6 @@ async def test_a_uuid_may_be_spelled_otherwise(spelling: str) -> None:
     assert (line.document(A)["state"], line.document(A)["guid"]) == ("dropped", uuid)
 
 
-# ── Dead letters, drops and the drop limit
-
-
 @pytest.mark.parametrize(
     ("location", "body", "reason"),
     [
@@ -362,9 +356,6 @@ async def test_a_table_of_no_interest_any_more_loses_its_files() -> None:
     await line.tell(A, switched_off, seconds=60)
     assert key_of(A) not in line.store.files
     assert line.policy.expire_after == timedelta(days=7)
-
-
-# ── Reported changes without files
 
 
 def retired(policy: Policy) -> Policy:

@@ -22,9 +22,6 @@ from sfn.storage import Deleted, PreconditionFailed
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, LAG, A, B, CountingStore, Line, key_of
 
-# ── Files of other products
-
-
 UPPER, LOWER = TableIdentifier("prod", ("n",), "Orders"), TableIdentifier("prod", ("n",), "orders")
 
 
@@ -134,9 +131,6 @@ async def test_what_lies_beside_ours_and_is_no_document_is_left_alone(naming: Na
     assert {key: line.store.files[key] for key in beside} == beside
     key = FileLayout(AT, naming).keys(FileOwner(A.namespace, A.name, table.uuid))[0]
     assert json.loads(line.store.files[key])["metadata_file_path"] == table.metadata_location
-
-
-# ── Files of other catalogs
 
 
 HOUR = 3600.0
@@ -286,9 +280,6 @@ async def test_a_table_that_is_gone_has_no_file_that_is_in_its_way() -> None:
     line.catalog.drop(A)
     await line.hear(Notification(A), seconds=HOUR)
     assert await carried(line) is None
-
-
-# ── Files named by UUID
 
 
 HERE = FileLayout(AT, UUID)

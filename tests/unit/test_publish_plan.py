@@ -21,9 +21,6 @@ from sfn.storage import PreconditionFailed
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, EVERYTHING, LAG, A, B, FailingStore, Line, TornStore, key_of, named
 
-# ── Stale catalog answers
-
-
 ELSEWHERE = "file:///warehouse/elsewhere"
 
 
@@ -291,9 +288,6 @@ async def test_an_abandoned_pointer_of_the_same_number_does_not_come_back() -> N
     line.catalog.register(A, current)
     await line.work(60)
     assert line.document(A)["metadata_file_path"] == current.metadata_location
-
-
-# ── Files without a row
 
 
 C = named("c")

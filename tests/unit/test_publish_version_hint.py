@@ -15,9 +15,6 @@ from sfn.sfnfile import version_hint
 from tests.promises.inboxes import TERMS
 from tests.unit.publishing import AT, A, Line, key_of
 
-# ── Hints of other writers
-
-
 HINT_AT = version_hint.key_of(AT)
 
 
@@ -76,9 +73,6 @@ async def test_who_wants_no_hint_is_told_of_none(line: Line) -> None:
     line.policy = replace(line.policy, version_hint=False)
     await line.hear(Notification(A), seconds=20)
     assert findings_of(line.outcomes[-1]).table_state.foreign_version_hint is None
-
-
-# ── Hints that would mislead readers
 
 
 STEM = "00002-9c12d441-03fe-4693-9a96-a0705ddf69c1"
@@ -203,9 +197,6 @@ async def test_the_hint_of_somebody_else_stays_beside_a_name_without_a_hint() ->
     await line.hear(Notification(A), seconds=20)
     await line.work(seconds=REFRESH)
     assert line.hint() == b"3"
-
-
-# ── Numeric hints
 
 
 SECOND, THIRD = (

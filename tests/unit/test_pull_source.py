@@ -38,8 +38,6 @@ SHORT = 0.05
 """Seconds."""
 GONE = SourceUnavailable("pull.events", expected="an answer", found="none")
 
-# ── Outage log and subjects
-
 
 CONNECTION_LOST = SourceUnavailable("pull.events", expected="an answer", found="none", remedy="see")
 
@@ -268,9 +266,6 @@ def test_only_a_source_with_a_stream_is_durable(tmp_path: Path) -> None:
     for more, keeps in (("", False), ("stream = 's'\ndurable = 'd'", True)):
         settings = Ground(tmp_path).load(CATALOG + pull + more)
         assert build_pull_server("events", settings.pull["events"]).is_durable == keeps
-
-
-# ── Sources with a server in memory
 
 
 BROKEN = FatalError("inbox", expected="a sound inbox", found="another")

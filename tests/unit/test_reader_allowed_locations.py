@@ -36,9 +36,6 @@ from tests.unit.directory import UUID as GUID
 from tests.unit.directory import Directory
 from tests.unit.real_table import IDENTIFIER, MemoryIO, RealTable, real_table
 
-# ── Allowed locations
-
-
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "kind": ["a/b", "c"]})
 
 
@@ -191,9 +188,6 @@ def test_a_manifest_that_was_cut_between_two_blocks_is_found(tmp_path: Path) -> 
     assert wrong(directory) == [
         f"manifest: file://{manifest}: expected {len(whole):,} bytes, found {manifest.stat().st_size:,}"
     ]
-
-
-# ── Malicious files
 
 
 LAKE = "s3://lake/orders"

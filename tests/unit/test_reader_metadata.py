@@ -25,9 +25,6 @@ from sfn.sfnfile.document import parse, render
 from tests.unit.directory import UUID
 from tests.unit.real_table import IDENTIFIER, RealTable, real_table
 
-# ── Table UUID
-
-
 KEY = "table-uuid"
 
 
@@ -168,9 +165,6 @@ def test_a_string_without_end_takes_little_memory() -> None:
         assert tracemalloc.get_traced_memory()[1] < 8 * PART_SIZE
     finally:
         tracemalloc.stop()
-
-
-# ── Contradictory refs
 
 
 Change = Callable[[dict[str, Any]], object]

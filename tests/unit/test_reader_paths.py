@@ -31,8 +31,6 @@ from sfn.sfnfile.locations import check_literal, check_location
 from tests.unit.directory import OTHER_UUID, Directory
 from tests.unit.real_table import NOT_ON_EVERY_STORE, ODD, MemoryIO, OddTable, odd_table
 
-# ── Odd file names
-
 
 @pytest.fixture(name="catalog")
 def fixture_catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
@@ -154,9 +152,6 @@ def test_the_remedy_for_a_tables_own_location_names_no_setting(location: str) ->
         check_location(location, ("s3://lake", "file:///lake"))
     assert "allowed_locations" not in str(refused.value)
     assert refused.value.remedy
-
-
-# ── Spellings of a directory
 
 
 @pytest.fixture(name="place")

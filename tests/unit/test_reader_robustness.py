@@ -43,9 +43,6 @@ from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, Directory
 from tests.unit.directory import UUID as GUID
 from tests.unit.real_table import IDENTIFIER, RealTable, real_table
 
-# ── Mutated metadata
-
-
 Way: TypeAlias = tuple[str | int, ...]
 
 TRIED: Final = 60
@@ -162,9 +159,6 @@ def test_every_refusal_of_broken_metadata_is_one_of_ours(tmp_path: Path, version
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert broken(made, metadata, chosen) == []
-
-
-# ── Misleading answers
 
 
 MINUTE = 60_000

@@ -57,9 +57,6 @@ from tests.unit.real_table import (
     table_in_memory,
 )
 
-# ── Filters and old files
-
-
 Create: TypeAlias = Callable[..., ListedTable]
 NAN, INF = float("nan"), float("inf")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -237,9 +234,6 @@ def test_partitions_beyond_the_next_one_are_not_opened(create: Create) -> None:
     assert made.ids("x = '1969-12-31' or x < '1968-01-01'") == [0, 1, 2]
     made.path("0.parquet").unlink()
     assert made.ids("x = '1969-12-31'") == [1, 2]
-
-
-# ── Scan to Arrow
 
 
 @pytest.fixture(name="made", scope="module")

@@ -19,9 +19,6 @@ from tests.pages import keys, pages
 from tests.pages.descriptions import DESCRIPTIONS, SECTIONS
 from tests.unit.settings_ground import Ground
 
-# ── Pages of catalogs
-
-
 PAGE = page()
 SETTINGS: Final = Path(__file__).parents[2] / "docs" / "catalogs" / "README.md"
 
@@ -55,9 +52,6 @@ def test_its_settings_are_understood(tmp_path: Path) -> None:
     settings = load(file, {})
     assert settings.senders["lakekeeper"].dialect == "lakekeeper"
     assert list(settings.catalogs_of("lakekeeper").values()) == ["prod"]
-
-
-# ── Pages of connections
 
 
 PAGES = Path(__file__).parents[2] / "docs" / "catalogs"

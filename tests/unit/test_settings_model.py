@@ -27,8 +27,6 @@ from tests.promises.inboxes import TERMS
 from tests.support.clock import HandClock
 from tests.unit.settings_ground import CATALOG, Ground
 
-# ── Roles
-
 
 def test_roles_are_named_with_commas() -> None:
     assert parse_roles("receiver, worker,gateway, facade,admin") == ALL_ROLES
@@ -51,9 +49,6 @@ def test_sqlite_inbox_requires_the_worker_role(tmp_path: Path) -> None:
         check_roles({Role.RECEIVER, Role.ADMIN}, settings)
     shared = Ground(tmp_path).load(f"{CATALOG}[inbox]\nurl = 'postgresql://sfn@db/sfn'\n")
     check_roles({Role.RECEIVER}, shared)
-
-
-# ── Defaults, file and environment
 
 
 LEAST = {"SFN_CATALOGS__PROD__URI": "https://catalog.example/api"}
@@ -267,9 +262,6 @@ def test_settings_are_frozen(key: str) -> None:
         setattr(listener, key, getattr(listener, key))
 
 
-# ── Catalogs
-
-
 GLUE = '[catalogs.prod]\nuri = "https://glue.eu-central-1.amazonaws.com/iceberg"\n'
 BIGLAKE = '[catalogs.prod]\nuri = "https://biglake.googleapis.com/iceberg/v1/restcatalog"\n'
 TOLD = (
@@ -392,9 +384,6 @@ def test_catalog_without_auth_imports_no_cloud_sdk() -> None:
     )
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert made.stdout.strip() == "[]"
-
-
-# ── Facade
 
 
 STORES = f'{CATALOG}[stores.a]\nprefix = "/w"\n[stores.b]\nprefix = "s3://bucket/x"\n'

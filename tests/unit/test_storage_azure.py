@@ -36,9 +36,6 @@ from tests.unit.azure_server import ACCOUNT_KEY, HOME, KEY, TAG, asking, blob, c
 from tests.unit.certificates import Authority
 from tests.unit.rest_server import pass_by
 
-# ── Errors of Blob Storage
-
-
 REFUSED: dict[tuple[int, str], tuple[ErrorKind, str]] = {
     (404, "BlobNotFound"): (ErrorKind.MISSING, ""),
     (404, "ContainerNotFound"): (ErrorKind.NO_BUCKET, ""),
@@ -203,9 +200,6 @@ async def test_an_answer_that_takes_too_long_is_none(server: Server) -> None:
     assert len(server.requests) == 3
 
 
-# ── Addresses
-
-
 URLS = {
     "abfss://lake@acct.dfs.core.windows.net/t/a.ver": "https://acct.blob.core.windows.net",
     "abfss://lake@acct.blob.core.windows.net/t/a.ver": "https://acct.blob.core.windows.net",
@@ -304,9 +298,6 @@ def test_what_opens_an_account_does_not_show() -> None:
     for terms in (*CONNECTIONS.values(), *(AzureOptions(identity=identity) for identity in others)):
         assert ACCOUNT_KEY not in repr(terms)
         assert "sig=" not in repr(terms)
-
-
-# ── Requests and answers
 
 
 SIGNATURE = "sv=2024-11-04&sr=c&sp=rcwdl&se=2030-01-01T00%3A00%3A00Z&sig=czNjcmV0LW9mLW91cnM%3D"
@@ -503,9 +494,6 @@ async def test_a_key_that_is_none_is_told_of_and_not_shown(server: Server) -> No
     assert (refused.kind, server.asked) == (ErrorKind.UNAUTHENTICATED, [])
     assert "account key" in refused.found
     assert ACCOUNT_KEY.removesuffix("=") not in repr(refused) + repr(refused.__cause__)
-
-
-# ── Access tokens
 
 
 SCOPE = "https://storage.azure.com/.default"

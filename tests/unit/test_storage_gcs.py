@@ -24,9 +24,6 @@ from sfn.storage.object_store import HttpReply, RemoteStore, StoreService
 from tests.support.object_store import PRIVATE, SIGN_IN_PAGE, Asked, Responder, ScriptedPool, refusal, reply, running
 from tests.unit.gcs_server import KEY, TAG, GcsServer, asking, complaint, found, xml_complaint
 
-# ── Errors of Cloud Storage
-
-
 WRITES: dict[tuple[int, str], tuple[ErrorKind, str]] = {
     (412, "conditionNotMet"): (ErrorKind.PRECONDITION_FAILED, ""),
     (409, "conflict"): (ErrorKind.PRECONDITION_FAILED, ""),
@@ -184,9 +181,6 @@ async def test_a_missing_object_is_missing_to_every_verb(server: GcsServer, obje
     assert (await refusal(objects.delete(KEY, TAG))).kind is ErrorKind.MISSING
 
 
-# ── Missing objects and buckets
-
-
 LOOK = "GET /storage/v1/b/lake?fields=name"
 NOT_FOUND = complaint(404, "notFound")
 
@@ -263,9 +257,6 @@ async def test_a_look_that_fails_tells_nothing(
     assert (await refusal(objects.delete(KEY, TAG))).kind is kind
     server.bucket = NOT_FOUND
     assert (await refusal(objects.delete(KEY, TAG))).kind is ErrorKind.NO_BUCKET
-
-
-# ── Rate limit of an object
 
 
 QUICK = (0.01, 0.02)
@@ -415,9 +406,6 @@ async def test_a_change_that_waits_can_be_given_up(server: GcsServer) -> None:
             await objects.put(KEY, b"", TAG, "0a-1")
     assert given_up.cancelled_caught
     assert len(server.requests) == 1
-
-
-# ── Requests and answers
 
 
 OBJECT = "/storage/v1/b/lake/o/sales%2Fmetadata%2F_sfn%2Forders.ver"

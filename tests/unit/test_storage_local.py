@@ -30,9 +30,6 @@ from sfn.storage.local import PROPAGATION_SECONDS, BlockingLocalStore, LocalStor
 from tests.promises.kernel import Step, refused
 from tests.promises.stores import NOBODY, names_in, told, touch_as_nobody, write_within
 
-# ── Paths, permissions and limits
-
-
 SOME = StoredObject(b"1", "0" * 64)
 
 
@@ -264,9 +261,6 @@ def test_a_file_that_is_longer_than_it_says_is_read_whole() -> None:
     assert read_content(os.open(version, READ_FLAGS)) == version.read_bytes()
 
 
-# ── Forbidden paths
-
-
 TABLE, STORE, UNCLEAR = (
     ("Forbidden", ErrorScope.TABLE),
     ("Transient", ErrorScope.STORE),
@@ -426,9 +420,6 @@ def trouble_of(step: Step, number: int, call: Callable[[], object]) -> ExternalE
     with pytest.raises(ExternalError) as trouble:
         refused(step, number, call)
     return trouble.value
-
-
-# ── Errors of the operating system
 
 
 SYNC = Step("fsync")

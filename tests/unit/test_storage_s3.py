@@ -14,9 +14,6 @@ from sfn.storage.object_store import HttpReply, RemoteStore, StoreService
 from sfn.storage.s3 import IMPOSSIBLE_ETAG, BucketEndpoints, EndpointOptions, S3Client, S3Options
 from tests.support.object_store import SIGN_IN_PAGE, ScriptedPool, refusal
 
-# ── Errors of S3
-
-
 CODES: dict[tuple[int, str], tuple[ErrorKind, str]] = {
     (404, "NoSuchKey"): (ErrorKind.MISSING, ""),
     (404, "NoSuchBucket"): (ErrorKind.NO_BUCKET, ""),
@@ -128,9 +125,6 @@ def test_what_is_no_error_of_s3_counts_by_its_status(status: int, body: bytes) -
 def test_the_service_says_how_long_to_wait() -> None:
     assert s3.failure_of(error(503, "SlowDown", **{"Retry-After": "7"})).retry_after == 7.0
     assert s3.failure_of(error(503, "SlowDown", **{"Retry-After": "Sat, 21 Nov 2026 12:01:30 GMT"})).retry_after is None
-
-
-# ── Entity tags
 
 
 KEY = "s3://lake/sales/metadata/_sfn/orders.ver"

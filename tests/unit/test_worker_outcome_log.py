@@ -40,9 +40,6 @@ from tests.support.clock import HandClock
 from tests.unit.scraping import Page, read
 from tests.unit.working import TABLE, Desk, WatchedInbox
 
-# ── Log records
-
-
 NOON = datetime(2026, 8, 21, 12, tzinfo=UTC)
 DID = PublishResult(written_keys=("file:///b", "file:///a"))
 FIELDS = {"event", "catalog", "table", "attempt", "outcome", "reason", "why", "seconds", "files", "version_hint"}
@@ -133,9 +130,6 @@ def test_poison_is_a_record_like_any_outcome() -> None:
     assert record.keys() == FIELDS | {"log_level", "exc_info"}
     assert (record["event"], record["log_level"], record["attempt"]) == ("settled", "error", 7)
     assert (record["outcome"], record["reason"], record["table"]) == ("dead", "poison", "sales.eu.orders")
-
-
-# ── Metrics
 
 
 PROD = CatalogName("prod")
