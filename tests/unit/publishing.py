@@ -172,6 +172,26 @@ class Line:
         await self.inbox.put(hints)
         await self.work(seconds)
 
+    async def publish_new(
+        self, table: TableIdentifier = A, *, seconds: float = 20, has_metadata_file: bool = False
+    ) -> Table:
+        """Create a table in the catalog, and publish it by an event."""
+        created = self.catalog.create(table)
+        if has_metadata_file:
+            self.store.files[created.metadata_location] = b"{}"
+        await self.hear(Notification(table), seconds=seconds)
+        return created
+
+    async def drop(self, table: TableIdentifier = A, *, seconds: float = 60) -> None:
+        """Drop a table in the catalog, and tell of it."""
+        self.catalog.drop(table)
+        await self.hear(Notification(table, drop=True), seconds=seconds)
+
+    async def hear_only(self, table: TableIdentifier) -> None:
+        """Take an event of a table in and publish only that one: others that are due stay leased."""
+        await self.inbox.put([Notification(table)])
+        await self.work(only=lambda one: one == table)
+
     async def work(self, seconds: float = 0, only: Callable[[TableIdentifier], bool] = lambda _: True) -> None:
         """Publish what becomes due within so many seconds.
 

@@ -245,8 +245,7 @@ async def test_what_becomes_of_a_table_goes_to_its_head_and_its_commits_go_with_
     line = Timeline()
     past = line.commit(3)
     await line.hear(Notification(A), seconds=20)
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    await line.drop()
     assert line.head["state"] == "dropped"
     assert line.pointers == [*past.metadata_log, past.metadata_location]
     await line.work(line.policy.expire_after.total_seconds() + 60)

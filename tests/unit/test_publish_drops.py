@@ -42,8 +42,7 @@ async def test_a_table_that_gets_no_files_is_looked_at_once() -> None:
 @pytest.mark.parametrize("how", ["encrypted", "excluded"])
 async def test_files_of_a_table_that_gets_none_any_more_go_and_so_does_its_row(how: str) -> None:
     line = Line()
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new()
     assert sorted(line.store.files) == [key_of(A), f"{AT}/metadata/version-hint.text"]
     if how == "encrypted":
         line.catalog.commit(A, left_alone="it is encrypted")
@@ -63,11 +62,8 @@ async def test_files_of_a_table_that_gets_none_any_more_go_and_so_does_its_row(h
 async def test_a_drop_leaves_what_the_settings_say(on_drop: OnDrop, state: str | None) -> None:
     line = Line()
     line.policy = replace(line.policy, on_drop=on_drop)
-    table = line.catalog.create(A)
-    line.store.files[table.metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    await line.publish_new(has_metadata_file=True)
+    await line.drop()
     assert line.document(A).get("state") == state
     assert (line.hint() is None) is (on_drop is not OnDrop.KEEP)
 
@@ -75,9 +71,7 @@ async def test_a_drop_leaves_what_the_settings_say(on_drop: OnDrop, state: str |
 @pytest.mark.parametrize("purged", [True, False], ids=["purged", "not purged"])
 async def test_a_purge_that_no_event_told_of_is_seen_by_the_folder(purged: bool) -> None:
     line = Line()
-    table = line.catalog.create(A)
-    line.store.files[table.metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
+    table = await line.publish_new(has_metadata_file=True)
     line.catalog.drop(A)
     if purged:
         del line.store.files[table.metadata_location]
@@ -98,8 +92,7 @@ async def test_where_metadata_lies_in_another_folder_the_event_alone_tells_of_a_
 async def test_a_purge_of_a_table_whose_files_are_still_there_leaves_a_tombstone() -> None:
     """The event may be a late one, of a table that had the name before."""
     line = Line()
-    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new(has_metadata_file=True)
     line.catalog.drop(A)
     await line.hear(Notification(A, drop=True, purge=True), seconds=60)
     assert line.document(A)["state"] == "dropped"
@@ -110,8 +103,7 @@ async def test_a_table_without_files_whose_tombstone_still_lies_there_is_not_loo
     history: str,
 ) -> None:
     line = Line()
-    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new(has_metadata_file=True)
     if history == "relocated":
         line.catalog.commit(A, location="file:///warehouse/n/moved")
         await line.hear(Notification(A), seconds=20)
@@ -133,8 +125,7 @@ async def test_a_table_without_files_whose_tombstone_still_lies_there_is_not_loo
 async def test_a_table_that_is_listed_and_not_found_is_looked_at_now_and_then() -> None:
     line = Line()
     line.policy = replace(line.policy, replica_lag=timedelta(0))
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new()
     line.catalog.hidden = frozenset({A})
     loads = line.catalog.loads
     await line.hear(Notification(A, drop=True), seconds=1800)
@@ -146,8 +137,7 @@ async def test_what_the_brake_holds_stays_young_and_lets_go_of_a_table_that_came
     """Cleaners delete by age what no metadata names, and an operator may need days."""
     line = Line()
     line.inbox = MemoryInbox(replace(TERMS, max_drops={"prod": 0}), line.clock)
-    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new(has_metadata_file=True)
     files = {key_of(A), f"{AT}/metadata/version-hint.text"}
     line.catalog.hidden = frozenset({A})
     line.catalog.unlisted = frozenset({A})
@@ -169,10 +159,8 @@ async def test_what_the_brake_holds_stays_young_and_lets_go_of_a_table_that_came
 
 async def test_an_event_of_a_table_that_a_replica_does_not_show_yet_is_looked_at_once_more() -> None:
     line = Line()
-    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    await line.publish_new(has_metadata_file=True)
+    await line.drop()
     assert line.document(A)["state"] == "dropped"
     table = line.catalog.create(A)
     line.catalog.hidden = frozenset({A})
@@ -185,8 +173,7 @@ async def test_an_event_of_a_table_that_a_replica_does_not_show_yet_is_looked_at
 async def test_a_drop_that_a_replica_does_not_show_yet_is_looked_at_once_more() -> None:
     """Though the answer shows something new: a commit that came before the drop."""
     line = Line()
-    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new(has_metadata_file=True)
     line.store.files[line.catalog.commit(A).metadata_location] = b"{}"
     await line.hear(Notification(A, drop=True))
     assert isinstance(line.outcomes[-1], Rescheduled)
@@ -198,13 +185,11 @@ async def test_a_drop_that_a_replica_does_not_show_yet_is_looked_at_once_more() 
 async def test_a_newer_file_does_not_wait_for_an_older_one_elsewhere_that_the_brake_holds() -> None:
     line = Line()
     line.inbox = MemoryInbox(replace(TERMS, max_drops={"prod": 0}), line.clock)
-    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new(has_metadata_file=True)
     line.catalog.rename(A, B)
     there = "file:///warehouse/n/b"
     line.store.files[line.catalog.commit(B, location=there).metadata_location] = b"{}"
-    await line.inbox.put([Notification(B)])
-    await line.work(only=lambda table: table == B)
+    await line.hear_only(B)
     assert line.document(A)["state"] == line.document(B, there)["state"] == "current"
     line.catalog.drop(B)
     await line.hear(Notification(A, drop=True), seconds=60)
@@ -244,8 +229,7 @@ async def test_a_purge_ends_with_the_first_look_at_the_table_that_took_the_name(
     await line.hear(Notification(A, drop=True, purge=True))
     assert isinstance(line.outcomes[-1], Rescheduled)
     assert line.document(A)["guid"] == second.uuid
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    await line.drop()
     assert line.document(A)["state"] == "dropped"
 
 
@@ -257,19 +241,16 @@ async def test_a_purge_told_of_before_a_table_first_settled_is_of_one_before_it(
         Notification(A, min_metadata_location="file:///elsewhere/00009-x.metadata.json"),
     )
     assert isinstance(line.outcomes[-1], Rescheduled)
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    await line.drop()
     assert line.document(A)["state"] == "dropped"
 
 
 async def test_a_table_that_is_switched_off_leaves_after_its_older_files() -> None:
     line = Line()
-    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new(has_metadata_file=True)
     line.catalog.rename(A, B)
     line.catalog.commit(B)
-    await line.inbox.put([Notification(B)])
-    await line.work(only=lambda table: table == B)
+    await line.hear_only(B)
     line.catalog.commit(B, left_alone="it is switched off")
     await line.inbox.put([Notification(B)])
     line.clock.turn(5)
@@ -293,8 +274,7 @@ async def standing(line: Line, name: TableIdentifier) -> TableStatus:
 async def line() -> Line:
     """One with a table that was renamed."""
     line = Line()
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new()
     line.catalog.rename(A, B)
     told = Notification(A, "etl", "e1", renamed_to=B, body=b"it was renamed")
     arrival = Notification(B, "etl", "e1/to", renamed_from=A, body=b"it was renamed")
@@ -331,8 +311,7 @@ async def test_a_table_that_has_its_old_name_again_elsewhere_is_not_said_to_be_a
 
 async def test_nor_where_both_names_lead_to_the_same_file() -> None:
     line = Line()
-    table = line.catalog.create(A)
-    await line.hear(Notification(A), seconds=20)
+    table = await line.publish_new()
     line.policy = replace(line.policy, naming=UUID)
     line.catalog.rename(A, B)
     await line.hear(Notification(B), Notification(A, renamed_to=B), seconds=60)
@@ -348,8 +327,7 @@ async def test_a_table_that_moved_before_it_was_dropped_has_no_other_name(line: 
     line.policy = replace(line.policy, on_drop=OnDrop.DELETE)
     line.catalog.commit(B, location=ELSEWHERE)
     await line.hear(Notification(B), seconds=60)
-    line.catalog.drop(B)
-    await line.hear(Notification(B, drop=True), seconds=60)
+    await line.drop(B)
     assert [line.document(B, place).get("state") for place in (AT, ELSEWHERE)] == ["moved", None]
     assert (await standing(line, B)).table_state.renamed_to is None
 
@@ -357,12 +335,10 @@ async def test_a_table_that_moved_before_it_was_dropped_has_no_other_name(line: 
 async def test_no_hint_says_what_only_the_old_names_file_said() -> None:
     """The table went back to an older version and to its first name, whose file had stayed as it was meanwhile."""
     line = Line()
-    first = line.catalog.create(A)
-    await line.hear(Notification(A), seconds=20)
+    first = await line.publish_new()
     line.catalog.rename(A, B)
     second = line.catalog.commit(B)
-    await line.inbox.put([Notification(B)])
-    await line.work(only=lambda table: table == B)
+    await line.hear_only(B)
     assert line.hint() == version_hint.content(second)
     line.catalog.drop(B)
     line.catalog.register(A, first)
@@ -387,8 +363,7 @@ def restored() -> Line:
 
 async def replaced(line: Line, *, told: bool) -> None:
     """A table that took the name of another one, in its directory, of whose drop an event tells only now."""
-    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new(has_metadata_file=True)
     line.catalog.drop(A)
     line.store.files[line.catalog.create(A).metadata_location] = b"{}"
     await line.hear(Notification(A, drop=told))
@@ -435,11 +410,8 @@ async def test_a_drop_is_not_told_of_what_the_row_missed_before_it_had_that_tabl
 @pytest.mark.parametrize("place", [AT, ELSEWHERE], ids=["here", "elsewhere"])
 async def test_a_tombstone_leads_on_once_its_table_is_there_under_another_name(naming: Naming, place: str) -> None:
     line = Line(Policy("c1", replica_lag=LAG, absence_delay=LAG, is_swept=False, naming=naming))
-    table = line.catalog.create(A)
-    line.store.files[table.metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    table = await line.publish_new(has_metadata_file=True)
+    await line.drop()
     key = FileLayout(AT, naming).keys(FileOwner(A.namespace, A.name, table.uuid))[0]
     assert b'"dropped"' in line.store.files[key]
     line.catalog.register(B, replace(table, location=place))
@@ -453,11 +425,8 @@ async def test_a_tombstone_leads_on_once_its_table_is_there_under_another_name(n
 
 async def dropped(line: Line) -> Table:
     """Publish a table, drop it, and return what it was."""
-    table = line.catalog.create(A)
-    line.store.files[table.metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    table = await line.publish_new(has_metadata_file=True)
+    await line.drop()
     assert line.document(A)["state"] == "dropped"
     return table
 

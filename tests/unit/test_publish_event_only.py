@@ -212,8 +212,7 @@ async def test_a_commit_of_a_table_whose_birth_is_never_told_is_a_dead_letter_in
     """Else nobody would notice a sender that tells of no births: the files of the table before would stay for ever."""
     line = ToldLine()
     await line.tell(A, line.create(A), TableOrigin.CREATE, seconds=60)
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    await line.drop()
     other = line.create(A)
     await line.tell(A, other, seconds=3600)
     assert isinstance(line.outcomes[-1], Rescheduled)

@@ -79,8 +79,7 @@ async def test_each_naming_goes_with_each_placement(naming: Naming, placement: P
     assert document(line, site_of(line, table), table)["metadata_file_path"] == table.metadata_location
     if placement is not Placement.ROOT:
         assert document(line, before, table)["state"] == "moved"
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    await line.drop()
     assert document(line, site_of(line, table), table)["state"] == "dropped"
     await line.work(2 * line.policy.expire_after.total_seconds())
     assert not [key for key in line.store.files if key.endswith((".ver", ".text"))]
@@ -164,8 +163,7 @@ async def test_of_two_files_of_a_table_that_is_gone_the_older_one_goes_first(
     assert store.named() == {first.metadata_location, second.metadata_location}
     since = len(store.live)
     line.clock.turn((2 * LAG + TERMS.lease).total_seconds())
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=600)
+    await line.drop(seconds=600)
     assert store.named() == set()
     assert {first.metadata_location} not in store.live[since:]
 
@@ -202,8 +200,7 @@ async def test_tables_that_share_a_directory_are_told_apart_and_have_no_hint(nam
         key = FileLayout(AT, naming).keys(FileOwner(name.namespace, name.name, table.uuid))[0]
         assert json.loads(line.store.files[key])["metadata_file_path"] == table.metadata_location
     assert line.hint() is None
-    line.catalog.drop(B)
-    await line.hear(Notification(B, drop=True), seconds=60)
+    await line.drop(B)
     assert line.hint() == version_hint.content(tables[A])
 
 
@@ -227,8 +224,7 @@ async def test_a_hint_beside_a_file_by_uuid_goes_once_the_table_has_its_file_by_
 
 async def test_a_refused_table_heals_without_an_event() -> None:
     line = Line()
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new()
     theirs = line.store.files[key_of(A)].replace(b'"c1"', b'"c2"')
     line.store.files[key_of(A)] = theirs
     line.catalog.commit(A)
@@ -245,8 +241,7 @@ async def test_a_refused_table_heals_without_an_event() -> None:
 async def test_a_table_that_was_renamed_while_its_location_is_refused_keeps_its_file(place: str, *, told: bool) -> None:
     line = Line()
     line.policy = replace(line.policy, allowed_locations=("file:///warehouse",))
-    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new(has_metadata_file=True)
     before, was = dict(line.store.files), line.policy
     line.policy = replace(was, allowed_locations=("file:///elsewhere",))
     line.catalog.rename(A, B)
@@ -264,8 +259,7 @@ async def test_a_table_that_was_renamed_while_its_location_is_refused_keeps_its_
 async def test_a_refused_location_gives_up_no_table(refused: str) -> None:
     """A wrong setting, or a catalog that answers wrong locations, concerns every table at once."""
     line = Line()
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new()
     before, was = dict(line.store.files), line.policy
     if refused == "location":
         line.catalog.commit(A, location="http://nessie/n/a")

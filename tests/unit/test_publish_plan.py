@@ -26,8 +26,7 @@ ELSEWHERE = "file:///warehouse/elsewhere"
 
 async def test_memory_skips_nothing_for_an_event_that_says_no_more_than_look() -> None:
     line = Line()
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=60)
+    await line.publish_new(seconds=60)
     line.store.files.clear()
     await line.hear(Notification(A))
     assert sorted(line.store.files) == [key_of(A), version_hint.key_of(AT)]
@@ -35,8 +34,7 @@ async def test_memory_skips_nothing_for_an_event_that_says_no_more_than_look() -
 
 async def test_such_an_event_gets_one_more_look() -> None:
     line = Line()
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=60)
+    await line.publish_new(seconds=60)
     loads, reads = line.catalog.loads, line.store.reads
     await line.hear(Notification(A))
     assert (line.catalog.loads - loads, line.store.reads - reads) == (1, 2)
@@ -47,12 +45,10 @@ async def test_such_an_event_gets_one_more_look() -> None:
 async def test_under_its_old_name_a_table_is_not_followed_back_by_a_replica_that_lags() -> None:
     """The new name's file is ahead; that the old one still has the table may be of before the rename."""
     line = Line(Policy("c1", replica_lag=timedelta(minutes=2), is_swept=False))
-    first = line.catalog.create(A)
-    await line.hear(Notification(A), seconds=20)
+    first = await line.publish_new()
     second, third = line.catalog.commit(A), line.catalog.commit(A)
     line.catalog.rename(A, B)
-    await line.inbox.put([Notification(B)])
-    await line.work(only=lambda table: table == B)
+    await line.hear_only(B)
     assert line.document(B)["metadata_file_path"] == third.metadata_location
 
     line.catalog.drop(B)
@@ -66,17 +62,14 @@ async def test_under_its_old_name_a_table_is_not_followed_back_by_a_replica_that
 async def test_the_newest_file_of_a_table_makes_room_only_after_the_older_ones() -> None:
     """Else a reader of the directory would be led back to what an older one says of a table that is gone."""
     line = Line()
-    first = line.catalog.create(A)
-    await line.hear(Notification(A), seconds=20)
+    first = await line.publish_new()
     second = line.catalog.commit(A)
     line.catalog.rename(A, B)
-    await line.inbox.put([Notification(B)])
-    await line.work(only=lambda table: table == B)
+    await line.hear_only(B)
     line.clock.turn(2 * LAG.total_seconds())
     line.catalog.drop(B)
     line.catalog.create(B, AT)
-    await line.inbox.put([Notification(B)])
-    await line.work(only=lambda table: table == B)
+    await line.hear_only(B)
     assert line.document(A)["metadata_file_path"] == first.metadata_location
     assert line.document(B)["metadata_file_path"] == second.metadata_location
     await line.work(3600)
@@ -87,16 +80,13 @@ async def test_the_newest_file_of_a_table_makes_room_only_after_the_older_ones()
 async def test_that_is_so_too_where_an_older_one_lies_at_a_place_that_the_table_left() -> None:
     """Of which nobody knows by its row: that one has another table by now."""
     line, there = Line(), "file:///warehouse/n/there"
-    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new(has_metadata_file=True)
     line.catalog.rename(A, B)
     line.catalog.commit(B)
-    await line.inbox.put([Notification(B)])
-    await line.work(only=lambda table: table == B)
+    await line.hear_only(B)
     line.store.files[line.catalog.commit(B, location=there).metadata_location] = b"{}"
     line.clock.turn(2 * LAG.total_seconds())
-    await line.inbox.put([Notification(B)])
-    await line.work(only=lambda table: table == B)
+    await line.hear_only(B)
     assert (line.document(A)["state"], line.document(B)["state"]) == ("current", "moved")
     line.catalog.drop(B)
     line.catalog.create(A, "file:///warehouse/n/new")
@@ -133,8 +123,7 @@ async def test_an_older_file_of_ones_own_goes_before_another_table_takes_the_pla
 
     line = Line()
     line.store = store = Watched()
-    first = line.catalog.create(A)
-    await line.hear(Notification(A), seconds=20)
+    first = await line.publish_new()
     line.catalog.commit(A, location=ELSEWHERE)
     store.torn = True
     await line.inbox.put([Notification(A)])
@@ -153,11 +142,9 @@ async def test_an_older_file_of_ones_own_goes_before_another_table_takes_the_pla
 async def test_a_file_that_says_the_same_is_not_waited_for() -> None:
     """A table that was renamed and renamed back, and whose old row missed both, still has its file."""
     line = Line()
-    table = line.catalog.create(A)
-    await line.hear(Notification(A), seconds=20)
+    table = await line.publish_new()
     line.catalog.rename(A, B)
-    await line.inbox.put([Notification(B)])
-    await line.work(only=lambda table: table == B)
+    await line.hear_only(B)
     line.catalog.rename(B, A)
     new = line.catalog.create(B, AT)
     line.clock.turn((2 * LAG + TERMS.lease).total_seconds())
@@ -168,24 +155,19 @@ async def test_a_file_that_says_the_same_is_not_waited_for() -> None:
 async def test_an_older_one_is_waited_for_also_once_its_row_has_published_another_table() -> None:
     """By its row it has none any more, and it lies at a place where the newest file's name never had one."""
     line, there = Line(), "file:///warehouse/n/there"
-    gone = line.catalog.create(A)
-    line.store.files[gone.metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
+    gone = await line.publish_new(has_metadata_file=True)
     line.catalog.rename(A, B)
     line.catalog.commit(B, location=there)
-    await line.inbox.put([Notification(B)])
-    await line.work(only=lambda table: table == B)
+    await line.hear_only(B)
     line.clock.turn((2 * LAG + TERMS.lease).total_seconds())
     line.catalog.drop(B)
     new = line.catalog.create(B, there)
-    await line.inbox.put([Notification(B)])
-    await line.work(only=lambda table: table == B)
+    await line.hear_only(B)
     line.catalog.create(A, "file:///warehouse/n/new")
     line.clock.turn(TERMS.lease.total_seconds())
     await line.work(only=lambda table: table == A)
     assert (line.document(A)["state"], line.document(A, "file:///warehouse/n/new")["state"]) == ("current", "current")
-    await line.inbox.put([Notification(B)])
-    await line.work(only=lambda table: table == B)
+    await line.hear_only(B)
     assert (line.document(A)["state"], line.document(B, there)["guid"]) == ("current", gone.uuid)
     await line.work(3600)
     assert (line.document(A)["state"], line.document(B, there)["guid"]) == ("dropped", new.uuid)
@@ -196,12 +178,10 @@ async def moved_and_its_old_file_live(line: Line) -> None:
     is still live. At the old place there is a new table A now.
     """
     line.store = store = TornStore()
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new()
     line.catalog.rename(A, B)
     line.catalog.commit(B)
-    await line.inbox.put([Notification(B)])
-    await line.work(only=lambda table: table == B)
+    await line.hear_only(B)
     line.catalog.commit(B, location=ELSEWHERE)
     line.clock.turn(2 * LAG.total_seconds())
     await line.inbox.put([Notification(B)])
@@ -229,8 +209,7 @@ async def test_what_leads_on_makes_room_only_after_what_would_lead_back() -> Non
 async def test_it_does_not_wait_for_a_file_that_stays() -> None:
     """Two tables share the directory, and the one that was renamed is there still."""
     line = Line()
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new()
     line.catalog.rename(A, B)
     await line.hear(Notification(B), Notification(A, renamed_to=B), seconds=60)
     assert line.document(A)["state"] == "renamed"
@@ -312,8 +291,7 @@ async def only(line: Line, *names: object) -> None:
 @pytest.mark.parametrize("catalog", ["c1", "c2"])
 async def test_a_hint_that_a_live_file_of_somebody_elses_says_stays(line: Line, catalog: str) -> None:
     """Two catalogs, or two inboxes, that know one metadata file have the same hint."""
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=60)
+    await line.publish_new(seconds=60)
     lay(line, key_of(B), line.document(A), catalog_id=catalog, name="b")
     said = line.hint()
     line.catalog.commit(A, ELSEWHERE)
@@ -323,8 +301,7 @@ async def test_a_hint_that_a_live_file_of_somebody_elses_says_stays(line: Line, 
 
 
 async def test_a_hint_that_only_a_tombstone_says_goes(line: Line) -> None:
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=60)
+    await line.publish_new(seconds=60)
     lay(
         line, key_of(B), line.document(A), catalog_id="c2", name="b", state="dropped", dropped_at="2026-01-01T00:00:00Z"
     )
@@ -336,8 +313,7 @@ async def test_a_hint_that_only_a_tombstone_says_goes(line: Line) -> None:
 
 async def test_two_tables_of_one_directory_that_end_at_once_leave_no_hint(line: Line) -> None:
     """The second one found the hint of the first: its file lists that text, and yet the hint is not its own."""
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=60)
+    await line.publish_new(seconds=60)
     said = (line.hint() or b"").decode()
     other = f"{AT}/metadata/00009-of-the-other-table.metadata.json"
     theirs = {"name": "b", "guid": "another", "metadata_file_path": other, "hint_was": [said]}
@@ -350,8 +326,7 @@ async def test_two_tables_of_one_directory_that_end_at_once_leave_no_hint(line: 
 
 async def test_a_hint_that_the_same_table_under_another_name_will_replace_stays(line: Line) -> None:
     """Its writer has written the file, not yet the hint, which then fails and is done again."""
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=60)
+    await line.publish_new(seconds=60)
     said = line.hint()
     other = f"{AT}/metadata/00009-of-this-table.metadata.json"
     lay(line, key_of(B), line.document(A), name="b", metadata_file_path=other, hint_was=[(said or b"").decode()])
@@ -366,9 +341,7 @@ async def test_a_second_table_of_another_catalog_ends_the_hint_once_it_is_seen(
 ) -> None:
     """At the refresh at the latest: a listing at each commit would be for this case alone."""
     line = Line(Policy("c1", replica_lag=LAG, is_swept=False, naming=naming, min_publish_interval=LAG))
-    table = line.catalog.create(A)
-    line.store.files[table.metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=60)
+    await line.publish_new(seconds=60, has_metadata_file=True)
     (ours,) = (key for key in pointer_files(line.store.files))
     theirs = FileLayout(AT, naming).keys(FileOwner(("n",), "b", "another"))[0]
     lay(line, theirs, json.loads(line.store.files[ours]), catalog_id="c2", name="b", guid="another")
@@ -381,8 +354,7 @@ async def test_a_second_table_of_another_catalog_ends_the_hint_once_it_is_seen(
 
 async def renamed_under_an_older_file(line: Line) -> str:
     """The table is called B by its newest file, and an older pointer of it still lies under A: the newer pointer."""
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new()
     second = line.catalog.commit(A)
     line.catalog.rename(A, B)
     await line.inbox.put([Notification(B)])
@@ -419,8 +391,7 @@ async def test_a_table_that_can_not_follow_to_its_name_leaves_after_its_older_fi
 
 async def test_what_lies_at_a_new_place_is_seen_though_whoever_wrote_there_never_settled(line: Line) -> None:
     """The process died after it had written: whom it saw beside the file it never told."""
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=60)
+    await line.publish_new(seconds=60)
     table = line.catalog.commit(A, ELSEWHERE)
     lay(line, key_of(B, ELSEWHERE), line.document(A), name="b", guid="gone long ago")
     lay(line, key_of(A, ELSEWHERE), line.document(A), metadata_file_path=table.metadata_location)
@@ -444,8 +415,7 @@ async def test_two_names_of_a_table_that_is_gone_do_not_wait_for_one_another(lin
     """One moved on and its publish died before the old place led there: by its older file it seems to be the older."""
     second, third = "file:///warehouse/second", "file:///warehouse/third"
     line.store = store = FailingStore()
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=60)
+    await line.publish_new(seconds=60)
     # By its log A would be woken, and follow.
     line.catalog.register(B, replace(line.catalog.commit(A, second), metadata_log=()))
     await line.hear(Notification(B), seconds=60)

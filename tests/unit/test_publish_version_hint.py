@@ -28,8 +28,7 @@ def findings_of(outcome: Outcome) -> PublishResult:
 async def line() -> Line:
     """One with a table whose hint was overwritten."""
     line = Line()
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new()
     line.store.files[HINT_AT] = b"7"
     return line
 
@@ -245,8 +244,7 @@ async def test_the_folders_own_hint_is_left_alone_whatever_the_catalog_says(hint
 @pytest.mark.parametrize("hint", [b"1", b"2", b"3"])
 async def test_the_folders_own_hint_outlives_its_name_in_the_catalog(hint: bytes) -> None:
     line = await registered(hint)
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    await line.drop()
     assert line.document(A)["state"] == "dropped"
     assert line.hint() == hint
 
@@ -270,8 +268,7 @@ async def test_one_that_we_made_goes_with_its_table() -> None:
     line = await registered(None)
     line.inbox = MemoryInbox(TERMS, line.clock)
     await line.hear(Notification(A), seconds=20)
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    await line.drop()
     assert line.hint() is None
 
 
