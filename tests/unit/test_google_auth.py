@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from base64 import urlsafe_b64decode
 from collections.abc import AsyncIterator
-from functools import cache
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs
@@ -13,12 +12,11 @@ from urllib.parse import parse_qs
 import anyio
 import pytest
 from aiohttp import web
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from sfn.errors import NoCredentials
 from sfn.google_auth import RETRY_AFTER, GoogleCredentialChain, GoogleIdentity
 from sfn.storage import ErrorKind
+from tests.support.google_keys import private_pem, service_account
 from tests.support.object_store import PRIVATE, Asked, Server, late, refusal, reply, running
 from tests.unit.gcs_server import KEY, asking, found
 from tests.unit.rest_server import pass_by
@@ -48,25 +46,10 @@ class Mint:
         return await reply(token)(asked)
 
 
-@cache
-def private_key() -> str:
-    """One for all tests: it takes a while to make."""
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    return key.private_bytes(pem, pkcs8, serialization.NoEncryption()).decode()
-
-
 def account(server: Server, name: str = "publisher") -> str:
     """The key file of a service account."""
-    content = {
-        "type": "service_account",
-        "project_id": "lake-1",
-        "private_key_id": "1",
-        "private_key": private_key(),
-        "client_email": f"{name}@lake-1.iam.gserviceaccount.com",
-        "token_uri": f"{server.url}/token",
-    }
-    return json.dumps(content)
+    email = f"{name}@lake-1.iam.gserviceaccount.com"
+    return json.dumps(service_account(email, f"{server.url}/token", project_id="lake-1"))
 
 
 def put(file: Path, content: str) -> None:
@@ -245,7 +228,7 @@ async def test_no_message_repeats_what_a_server_or_a_file_says(chain: GoogleCred
         server.answer = answer
         none = await none_of(chain)
         assert PRIVATE not in str(none)
-        assert private_key().splitlines()[1] not in str(none)
+        assert private_pem().splitlines()[1] not in str(none)
 
 
 @pytest.mark.parametrize(

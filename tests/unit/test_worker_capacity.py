@@ -26,13 +26,13 @@ from sfn.errors import ErrorScope, Transient
 from sfn.inbox import ClaimResult
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig as InboxTerms
-from sfn.inbox.model import NewDeadLetter
 from sfn.storage import PrefixRouter
 from sfn.worker.capacity import FIRST_PAUSE, MAX_PAUSE, CapacityTracker, CircuitBreakers
 from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.retry import MAX_RETRY_AFTER, RetryPolicy, bounded_retry_after
 from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
 from tests.support.clock import EvenChance, HandClock
+from tests.unit.working import Book
 
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -416,22 +416,19 @@ class Outage:
         return False
 
 
-class Journal:
+class Journal(Book):
     """What came of the tables in the end."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.done: set[object] = set()
 
+    @override
     def on_settled(self, claim: LeasedJob, outcome: Outcome, seconds: float) -> None:
         if isinstance(outcome, Done):
             self.done.add(claim.subject)
 
-    def on_lease_lost(self, claim: LeasedJob) -> None: ...
-
-    def on_leases_expired(self, leases: int) -> None: ...
-
-    def on_poisoned(self, letter: NewDeadLetter) -> None: ...
-
+    @override
     def on_unexpected_error(self, claim: LeasedJob, error: Exception) -> None:
         raise AssertionError from error
 

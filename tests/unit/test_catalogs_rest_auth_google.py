@@ -5,20 +5,20 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import AsyncGenerator
-from functools import cache
 from pathlib import Path
 from urllib.parse import parse_qs
 
 import anyio
 import pytest
 from aiohttp import web
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding
 
 from sfn.catalogs.rest.settings import RestSettings
 from sfn.domain.catalog_answer import Loaded
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Transient
+from tests.support.google_keys import private_key, service_account
 from tests.unit.rest_server import (
     ORDERS,
     PRIVATE,
@@ -38,24 +38,9 @@ from tests.unit.rest_server import (
 MANY = 16
 
 
-@cache
-def private_key() -> rsa.RSAPrivateKey:
-    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
-
-
 def key_file(folder: Path, issuer: Server, **changes: object) -> Path:
     """The file of a service account, as Google writes it."""
-    pem = private_key().private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    content = {
-        "type": "service_account",
-        "private_key_id": "1",
-        "private_key": pem.decode(),
-        "client_email": "sfn@lake.iam.gserviceaccount.com",
-        "token_uri": f"{issuer.uri}/token",
-        **changes,
-    }
+    content = service_account("sfn@lake.iam.gserviceaccount.com", f"{issuer.uri}/token", **changes)
     file = folder / "key.json"
     file.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
     return file
