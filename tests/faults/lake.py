@@ -18,17 +18,12 @@ from aiohttp import web
 from typing_extensions import override
 
 from tests.faults.inspection import Pointed, pointed
+from tests.servers.process import free_port
 
 NAMESPACE = "shop"
 _LOG_KEPT = 50
 _TABLE = re.compile(rf"/v1/namespaces/{NAMESPACE}/tables/([a-z0-9_]+)")
 _KEY = "Idempotency-Key"
-
-
-def free_port() -> int:
-    """A port that nobody listens on just now."""
-    with _listener(0) as listener:
-        return int(listener.getsockname()[1])
 
 
 def _listener(port: int) -> socket.socket:
