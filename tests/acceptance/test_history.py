@@ -9,7 +9,7 @@ import pytest
 from sfn.sfnfile.document import DocumentState
 from sfn.sfnfile.naming import ORDINAL
 from tests.acceptance.command import on_terminal, sfn
-from tests.unit.directory import FIRST_ORDINAL, Directory
+from tests.support.table_directory import FIRST_ORDINAL, Directory
 
 
 @pytest.fixture(name="place")

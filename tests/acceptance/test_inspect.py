@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.command import Done, on_terminal, sfn
-from tests.unit.real_table import RealTable, real_table
+from tests.support.real_table import RealTable, real_table
 
 
 @pytest.fixture(name="made", scope="module")

@@ -11,7 +11,7 @@ import pytest
 
 import sfn
 from sfn import errors
-from tests.unit.real_table import RealTable, real_table
+from tests.support.real_table import RealTable, real_table
 
 DOCS = Path(__file__).parents[2] / "docs"
 ERRORS = DOCS / "reference" / "errors.md"

@@ -10,7 +10,7 @@ import pytest
 
 from sfn import history
 from tests.acceptance.command import sfn
-from tests.unit.real_table import RealTable, real_table
+from tests.support.real_table import RealTable, real_table
 
 ROOT = Path(__file__).parents[2]
 PYTHON, SHELL = "docs/read/python-api.md", "docs/read/command-line.md"

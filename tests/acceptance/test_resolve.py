@@ -14,7 +14,7 @@ from sfn.sfnfile import document
 from sfn.sfnfile.document import DocumentState
 from sfn.sfnfile.naming import ORDINAL
 from tests.acceptance.command import forked
-from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, UUID, Directory
+from tests.support.table_directory import FIRST_ORDINAL, OTHER_UUID, UUID, Directory
 
 
 def resolve(*arguments: str | Path) -> tuple[int, str, str]:

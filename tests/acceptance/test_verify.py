@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.command import on_terminal, place, sfn
-from tests.unit.real_table import RealTable, real_table
+from tests.support.real_table import RealTable, real_table
 
 
 @pytest.fixture(name="made")

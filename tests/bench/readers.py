@@ -18,7 +18,7 @@ from sfn.sfnfile import document
 from tests.bench.clients import CONNECTIONS, reads
 from tests.bench.record import Figure, Goal, Run, Unmeasured
 from tests.bench.servers import NAMESPACE, facade, uvicorn
-from tests.unit.directory import UUID, Directory
+from tests.support.table_directory import UUID, Directory
 
 RESOLVE_GOAL: Final = Goal("ratio", "<=", 2)
 RESOLVE_RUNS: Final = 30

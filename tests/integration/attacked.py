@@ -17,8 +17,8 @@ import psutil
 import sfn
 from tests.integration.facing import Facing
 from tests.integration.pages import ROOT
-from tests.unit.directory import Directory
-from tests.unit.faced import shown
+from tests.support.facade import shown
+from tests.support.table_directory import Directory
 
 MIB = 1 << 20
 OPENED = re.compile(r"= \d+<(/[^>]*)>$")

@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 
 import pytest
 
-from tests.unit.deployment import DEPLOY, IMAGE, ROOT, here
+from tests.support.deployment import DEPLOY, IMAGE, ROOT, here
 
 HOME: Final = "/nonexistent"
 """As the Dockerfile's user has it."""

@@ -20,7 +20,7 @@ from tests.integration.lake import Lake, lake
 from tests.integration.sealed import Container, Done, Running
 from tests.integration.waiting import until
 from tests.promises import catalogs
-from tests.unit.deployment import IMAGE, SERVICES, files
+from tests.support.deployment import IMAGE, SERVICES, files
 
 rest_server = catalogs.rest_server
 

@@ -17,8 +17,8 @@ from sfn.sfnfile.document import DocumentState, Link
 from tests.integration.attacked import MIB, World, interpreter, opens, planted, weigh
 from tests.integration.facing import facing
 from tests.servers.found import installed
-from tests.unit.directory import Directory
-from tests.unit.faced import shown
+from tests.support.facade import shown
+from tests.support.table_directory import Directory
 from tests.unit.test_facade_routes import WRITES
 
 

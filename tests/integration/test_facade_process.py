@@ -21,8 +21,8 @@ from tests.integration.lake import Lake, lake
 from tests.integration.listening import Open, answer, chunk, listening, request
 from tests.integration.process import Daemon, configure, serving
 from tests.integration.waiting import wait_for
-from tests.unit.certificates import Authority
-from tests.unit.faced import HOME, commit, shown
+from tests.support.certificates import Authority
+from tests.support.facade import HOME, commit, shown
 
 # ── Facade behind the server
 

@@ -20,7 +20,7 @@ from sfn.limits import BodyMemory
 from tests.integration.gateways import OK, Catalog, Ended, Line, Message, asked, catalog, gate, saying, sized
 from tests.integration.listening import chunk
 from tests.integration.waiting import until
-from tests.unit.certificates import Authority, Files
+from tests.support.certificates import Authority, Files
 
 COMMIT = "/v1/namespaces/a/tables/t"
 BOTH_LOOPS = [

@@ -33,7 +33,7 @@ from tests.integration.listening import (
     request,
 )
 from tests.integration.waiting import until
-from tests.unit.certificates import Authority, Files, Pair, replace
+from tests.support.certificates import Authority, Files, Pair, replace
 
 # ── TCP
 

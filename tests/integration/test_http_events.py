@@ -40,7 +40,7 @@ from tests.integration.listening import (
 )
 from tests.integration.signing import HMAC, TEXT, fields, hooked, said, signers
 from tests.support.clock import HandClock
-from tests.unit.scraping import Standing, read
+from tests.support.metrics_page import Standing, read
 
 # ── Senders and answers
 

@@ -18,7 +18,7 @@ from tests.integration.listening import LIMIT, TOKEN, Service
 from tests.integration.operating import client
 from tests.integration.test_http_polaris import notification
 from tests.support.clock import HandClock
-from tests.unit.scraping import Page, Standing
+from tests.support.metrics_page import Page, Standing
 
 SENDER = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
 SCRAPER = {"Authorization": "Bearer a-scrapers-token"}

@@ -43,7 +43,7 @@ from tests.promises.inboxes import TERMS
 from tests.servers.found import found
 from tests.servers.postgres import Postgres
 from tests.support.clock import HandClock
-from tests.unit.deployment import ROOT, files
+from tests.support.deployment import ROOT, files
 
 # ── Least privileges
 

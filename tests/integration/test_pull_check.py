@@ -28,8 +28,8 @@ from tests.integration.pulling import Place, event
 from tests.integration.waiting import until
 from tests.servers.nats import Nats
 from tests.servers.process import free_port
-from tests.unit.certificates import Authority, Files
-from tests.unit.settings_ground import CATALOG, Ground
+from tests.support.certificates import Authority, Files
+from tests.support.settings_file import CATALOG, Ground
 
 # ── `sfn check`
 

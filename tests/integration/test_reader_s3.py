@@ -15,7 +15,7 @@ from sfn.reader.files import run_synchronously
 from sfn.reader.remote_files import FsspecFileSystem
 from tests.faults.proxy import Asked, Fault, Pass, Proxy
 from tests.servers.s3 import REGION, ROOT, S3
-from tests.unit.real_table import ODD, odd_table
+from tests.support.real_table import ODD, odd_table
 
 NOT_ON_THIS_SERVER = {"a..", "..a", "..."}
 """versitygw takes two dots for a way upwards."""

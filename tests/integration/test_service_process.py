@@ -26,9 +26,9 @@ from tests.integration.lake import Lake, lake
 from tests.integration.process import TOKEN, TOLD, Daemon, configure, refused, serving
 from tests.integration.signing import STANDARD, WEBHOOK, fields
 from tests.integration.waiting import until
-from tests.unit.certificates import Authority, Files, replace
-from tests.unit.rest_server import reply, running
-from tests.unit.scraping import Page
+from tests.support.certificates import Authority, Files, replace
+from tests.support.metrics_page import Page
+from tests.support.rest_catalog import reply, running
 
 # ── Events and files
 

@@ -13,7 +13,7 @@ from tests.integration.lake import Lake, lake
 from tests.integration.process import Daemon, configure, refused, serving
 from tests.integration.pulling import Place
 from tests.servers.nats import Nats
-from tests.unit.scraping import Page
+from tests.support.metrics_page import Page
 
 SWEEPING = ({"PYTHONPATH": str(Path(__file__).parents[2])}, ("tests.integration.sweeping_service",))
 """The environment and the command of a service that need not wait long from one sweep to the next."""

@@ -23,7 +23,7 @@ from tests.promises.catalog_quirks.world import QuirkWorld, Seen, opened
 from tests.promises.catalogs import World
 from tests.promises.inboxes import Ground
 from tests.support.clock import HandClock
-from tests.unit.working import POLICY, Noting
+from tests.support.working import POLICY, Noting
 
 QUIRKS = named()
 Promise: TypeAlias = Callable[[World], Awaitable[None]]

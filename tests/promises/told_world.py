@@ -16,7 +16,7 @@ from sfn.inbox import TableIndex
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig
 from sfn.storage.memory import MemoryStore
-from tests.unit.publishing import metadata
+from tests.support.publishing import metadata
 
 
 class ToldWorld:

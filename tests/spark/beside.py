@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from sfn.sfnfile.document import Document, DocumentState, render
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, FileOwner, Naming
-from tests.unit.directory import Directory
+from tests.support.table_directory import Directory
 
 
 def published(catalog: Catalog, identifier: str, naming: Naming = IDENTIFIER) -> str:

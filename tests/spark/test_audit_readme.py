@@ -18,7 +18,7 @@ from sfn.cli.main import app as sfn
 from tests.bench import many
 from tests.bench.many import Many
 from tests.spark.running import FAST, surroundings
-from tests.unit.logs import as_before
+from tests.support.logs import as_before
 
 ROOT = Path(__file__).parents[2]
 TABLES, OWNER = 12, "0123456789abcdef0123456789abcdef"

@@ -19,8 +19,8 @@ from sfn.errors import CommitNotFound, NotFound, NotInstalled, NotSupported, Sta
 from sfn.reader.api import InvalidTime
 from sfn.spark import start
 from tests.spark.telling import refusal, told
-from tests.unit.directory import OTHER_UUID
-from tests.unit.real_table import RealTable, real_table
+from tests.support.real_table import RealTable, real_table
+from tests.support.table_directory import OTHER_UUID
 
 ENGINES = ("iceberg", "files", "sfn")
 

@@ -19,8 +19,8 @@ from sfn.demo.environment import RestCatalogServer
 from sfn.errors import CommitNotFound, NotFound, NotPermitted, NotSupported, RefNotFound, Unreachable
 from tests.spark.beside import published
 from tests.spark.telling import TOKEN, URI, elsewhere, refusal, told
-from tests.unit.directory import OTHER_UUID
-from tests.unit.real_table import RealTable, real_table
+from tests.support.real_table import RealTable, real_table
+from tests.support.table_directory import OTHER_UUID
 
 
 @pytest.fixture(name="made", scope="module")

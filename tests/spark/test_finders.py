@@ -16,7 +16,7 @@ import pytest
 import pyspark_sfn
 import pyspark_sfn_log
 from sfn.spark.start import forget_archive_finders
-from tests.unit.real_table import real_table
+from tests.support.real_table import real_table
 
 
 def packed(path: Path, package: str) -> str:

@@ -21,8 +21,8 @@ from sfn.spark.engine_iceberg import driver_facade, pin_pointer
 from sfn.spark.request import make_read_request
 from tests.spark.beside import beside, published
 from tests.spark.telling import elsewhere
-from tests.unit.directory import Directory
-from tests.unit.real_table import real_table
+from tests.support.real_table import real_table
+from tests.support.table_directory import Directory
 
 ENGINES = ("iceberg", "files", "sfn")
 

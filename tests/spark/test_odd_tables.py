@@ -19,7 +19,7 @@ from sfn.errors import CommitNotFound, NotSupported, Unreadable
 from sfn.reader.metadata import AllowedLocations
 from sfn.spark.files_pruning import check_file_location
 from sfn.spark.request import AsOfOrdinal, AsOfRef, AsOfSnapshot, AsOfTime, parse_as_of
-from tests.unit.real_table import NOT_ON_EVERY_STORE, ODD, RealTable, odd_table, real_table
+from tests.support.real_table import NOT_ON_EVERY_STORE, ODD, RealTable, odd_table, real_table
 from tests.unit.test_reader_paths import put
 
 ENGINES = ("iceberg", "files", "sfn")

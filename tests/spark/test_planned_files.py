@@ -26,7 +26,7 @@ from sfn.spark.request import make_read_request
 from sfn.spark.time_travel import pin_appended_scan, pin_table
 from tests.spark.beside import published
 from tests.spark.rows_read import rows_read
-from tests.unit.real_table import POSITIONS, ListedTable, listed, own_catalog
+from tests.support.real_table import POSITIONS, ListedTable, listed, own_catalog
 
 ENGINES = ("iceberg", "files", "sfn")
 

@@ -19,7 +19,7 @@ from sfn.spark.engine_sfn import PINNED_OPTION, SfnLoad
 from sfn.spark.source_options import STORAGE
 from tests.spark.beside import published
 from tests.spark.rows_read import rows_read
-from tests.unit.real_table import RealTable, real_table
+from tests.support.real_table import RealTable, real_table
 
 TYPES = """
   b BOOLEAN, i INT NOT NULL, l BIGINT, f FLOAT, d DOUBLE, small DECIMAL(9, 2), big DECIMAL(38, 10), day DATE,

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from sfn.storage import RequestFailed
 from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply
-from tests.unit.rest_server import served
+from tests.support.rest_catalog import served
 
 PRIVATE = "s3cret-of-ours"
 SIGN_IN_PAGE = b"<!doctype html><title>Sign in</title>"

@@ -47,10 +47,10 @@ from sfn.worker.worker import WorkerOptions
 from tests.promises.inboxes import TERMS, table
 from tests.promises.inboxes import Ground as Rows
 from tests.promises.told_world import ToldWorld
+from tests.support import rest_catalog
 from tests.support.clock import HandClock
-from tests.unit import rest_server
-from tests.unit.rest_server import Open, Server, complaint, reply
-from tests.unit.settings_ground import CATALOG, Ground
+from tests.support.rest_catalog import Open, Server, complaint, reply
+from tests.support.settings_file import CATALOG, Ground
 
 EVERYTHING = """
 [listener]
@@ -100,13 +100,13 @@ def fixture_ground(tmp_path: Path) -> Ground:
 
 @pytest.fixture(name="server")
 async def fixture_server() -> AsyncGenerator[Server]:
-    async with rest_server.running() as server:
+    async with rest_catalog.running() as server:
         yield server
 
 
 @pytest.fixture(name="opened")
 async def fixture_opened() -> AsyncGenerator[Open]:
-    async with rest_server.opening() as opened:
+    async with rest_catalog.opening() as opened:
         yield opened
 
 

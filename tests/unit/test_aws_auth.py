@@ -16,7 +16,7 @@ from botocore.session import Session
 
 from sfn.aws_auth import RETRY_AFTER, AwsCredentialChain, AwsIdentity
 from sfn.errors import NoCredentials
-from tests.unit.rest_server import pass_by
+from tests.support.rest_catalog import pass_by
 from tests.unit.signatures import alone
 
 LIMIT = 1.0

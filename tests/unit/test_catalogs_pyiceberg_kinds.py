@@ -25,8 +25,8 @@ from sfn.catalogs.pyiceberg import PyIcebergCatalog
 from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified, StagedCreate
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
+from tests.support.rest_catalog import Responder, Server, complaint, reply, table
 from tests.unit.library_ground import ORDERS, PRIVATE, Database, opening, trouble_of
-from tests.unit.rest_server import Responder, Server, complaint, reply, table
 
 REGION = {"glue.region": "us-east-1", "glue.access-key-id": "ours", "glue.secret-access-key": PRIVATE}
 Tables = Mapping[str, Mapping[str, str]]

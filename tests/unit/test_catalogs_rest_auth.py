@@ -15,7 +15,7 @@ from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.catalogs.rest.settings import RestSettings
 from sfn.domain.catalog_answer import Loaded
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
-from tests.unit.rest_server import (
+from tests.support.rest_catalog import (
     ORDERS,
     PRIVATE,
     Mint,

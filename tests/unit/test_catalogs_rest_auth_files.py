@@ -16,8 +16,8 @@ from sfn.catalogs.rest.auth import RenewedFile
 from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.domain.catalog_answer import Loaded
 from sfn.errors import ErrorScope, Permanent, Transient
-from tests.unit.certificates import Authority, Files, replace
-from tests.unit.rest_server import ORDERS, Mint, Open, Server, bearers, believing, reply, running, table
+from tests.support.certificates import Authority, Files, replace
+from tests.support.rest_catalog import ORDERS, Mint, Open, Server, bearers, believing, reply, running, table
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from sfn.domain.catalog_answer import Loaded
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Transient
 from tests.support.google_keys import private_key, service_account
-from tests.unit.rest_server import (
+from tests.support.rest_catalog import (
     ORDERS,
     PRIVATE,
     Mint,

@@ -16,7 +16,7 @@ from sfn.clock import SystemClock
 from sfn.domain.catalog_answer import Loaded
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
-from tests.unit.rest_server import ORDERS, PRIVATE, Open, Server, complaint, reply, table
+from tests.support.rest_catalog import ORDERS, PRIVATE, Open, Server, complaint, reply, table
 from tests.unit.signatures import KEY_ID, SECRET, Aws, alone, canonical, signature
 
 SIGNED = {"auth": "sigv4", "signing_region": "eu-central-1", "signing_name": "glue"}

@@ -18,7 +18,7 @@ from sfn.catalogs.rest.settings import RestSettings
 from sfn.domain.catalog_answer import Loaded, NotModified, StagedCreate
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient, UnaddressableTable
-from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, reply, running, table
+from tests.support.rest_catalog import ORDERS, PRIVATE, Open, Responder, Server, reply, running, table
 
 FIRST = {"prefix": "first"}
 SECOND = {"prefix": "second"}

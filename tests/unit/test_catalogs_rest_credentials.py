@@ -22,7 +22,7 @@ from sfn.catalogs.rest.credentials import extract_credentials, read_credentials,
 from sfn.domain.catalog_answer import Loaded, NoSuchTable, VendedCredential
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
-from tests.unit.rest_server import (
+from tests.support.rest_catalog import (
     CREDENTIALS,
     GONE,
     LOAD,

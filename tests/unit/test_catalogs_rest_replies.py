@@ -21,7 +21,7 @@ from sfn.catalogs.rest.errors import CatalogReply, retry_after
 from sfn.catalogs.rest.settings import RestSettings
 from sfn.domain.catalog_answer import Loaded
 from sfn.domain.identifiers import TableIdentifier
-from tests.unit.rest_server import ORDERS, Open, Responder, Server, reply, table
+from tests.support.rest_catalog import ORDERS, Open, Responder, Server, reply, table
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DATE = r"[A-Z][a-z]{2}, [0-3][0-9] (Jan|Feb|Dec) [0-9]{4,12} [0-2][0-9]:[0-5][0-9]:[0-6][0-9] (GMT|[+-][0-9]{4})"

@@ -36,8 +36,8 @@ from sfn.sfnfile.naming import FileLayout, FileOwner
 from sfn.storage import PrefixRouter
 from sfn.storage.memory import MemoryStore
 from sfn.worker.catalog_sources import VendedStores
+from tests.support.settings_file import CATALOG, Ground
 from tests.unit.admin_server import ENDED, NOON, PROD, copied
-from tests.unit.settings_ground import CATALOG, Ground
 
 LOCAL = "[catalogs.prod]\nuri = 'http://127.0.0.1:8181'\n"
 ORDERS = TableIdentifier("prod", ("sales",), "orders")

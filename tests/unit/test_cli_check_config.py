@@ -41,7 +41,7 @@ from sfn.storage import Deleted, Guarantees, PreconditionFailed, PrefixRouter
 from sfn.storage.local import LocalStore
 from sfn.storage.memory import MemoryStore
 from tests.promises.inboxes import TERMS
-from tests.unit.settings_ground import CATALOG, Ground
+from tests.support.settings_file import CATALOG, Ground
 from tests.unit.webhooks import SECRET
 
 OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR

@@ -20,7 +20,7 @@ from sfn.errors import ErrorScope, Permanent, Transient
 from sfn.http.secrets import PartyTokens, WatchedTokenFile
 from sfn.http.senders import Keyring
 from tests.integration.waiting import until
-from tests.unit.certificates import replace
+from tests.support.certificates import replace
 
 
 @dataclass

@@ -15,7 +15,7 @@ from sfn.app import catalogs
 from sfn.settings import load
 from sfn.settings.model import Settings
 from sfn.settings.types import parse_duration
-from tests.unit.deployment import (
+from tests.support.deployment import (
     BUILD,
     COMPOSE,
     DEPLOY,

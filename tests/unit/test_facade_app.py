@@ -48,7 +48,7 @@ from sfn.facade.routes import NO_NAMESPACE, NO_TABLE, NotInCatalog, status_and_e
 from sfn.facade.tables import TableLoader
 from sfn.sfnfile.document import DocumentState
 from sfn.telemetry.metrics import FacadeMetrics, Metrics, new_registry
-from tests.unit.faced import HOME, Reply, Tables, ask, commit, placed, reply, shown
+from tests.support.facade import HOME, Reply, Tables, ask, commit, placed, reply, shown
 from tests.unit.test_facade_routes import WRITES
 
 TOKEN = b"Bearer of-a-reader"

@@ -18,8 +18,8 @@ from sfn.facade.metadata_files import open_tree
 from sfn.reader.files import FolderEntries
 from sfn.sfnfile.document import DocumentState
 from sfn.sfnfile.naming import ORDINAL, UUID
-from tests.unit.directory import Directory
-from tests.unit.faced import Tables, placed, shown
+from tests.support.facade import Tables, placed, shown
+from tests.support.table_directory import Directory
 
 AWAY = Unreachable("store", expected="an answer", found="none")
 

@@ -42,8 +42,8 @@ from sfn.reader.files import FileReader
 from sfn.reader.metadata import AllowedLocations
 from sfn.reader.resolve import Question
 from sfn.sfnfile.document import Document
-from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, UUID, WRITTEN_AT, Directory
-from tests.unit.faced import commit, placed, shown
+from tests.support.facade import commit, placed, shown
+from tests.support.table_directory import FIRST_ORDINAL, OTHER_UUID, UUID, WRITTEN_AT, Directory
 
 TREES = {root: open_tree(root, {}) for root in ("file:///w", "file:///w/inner", "memory://m/w")}
 

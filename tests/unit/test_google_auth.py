@@ -18,8 +18,8 @@ from sfn.google_auth import RETRY_AFTER, GoogleCredentialChain, GoogleIdentity
 from sfn.storage import ErrorKind
 from tests.support.google_keys import private_pem, service_account
 from tests.support.object_store import PRIVATE, Asked, Server, late, refusal, reply, running
+from tests.support.rest_catalog import pass_by
 from tests.unit.gcs_server import KEY, asking, found
-from tests.unit.rest_server import pass_by
 
 SCOPES: Final = ("https://www.googleapis.com/auth/one", "https://www.googleapis.com/auth/two")
 EARLY: Final = 225.0

@@ -24,7 +24,7 @@ from sfn.http.secrets import (
     index_of_presented,
 )
 from sfn.http.senders import OPERATORS_PARTY, Keyring, Senders
-from tests.unit.settings_ground import CATALOG, Ground
+from tests.support.settings_file import CATALOG, Ground
 from tests.unit.webhooks import SECRET, SECRETS, TEXT, opened, scheme_of, signed_head, whose
 
 

@@ -19,7 +19,7 @@ from sfn.http.senders import OPERATORS_PARTY, Keyring, OperatorAuth, Senders, Ve
 from sfn.http.signature import StandardWebhooks
 from sfn.telemetry.logs import RejectionLog
 from tests.support.clock import HandClock
-from tests.unit.settings_ground import CATALOG, Ground
+from tests.support.settings_file import CATALOG, Ground
 from tests.unit.webhooks import AT, BODY, MESSAGE, NAMES, SECRETS, SENDERS, TEXT, opened, signed_head, tokens
 from tests.unit.webhooks import whose as signer_of
 

@@ -23,7 +23,7 @@ from typing_extensions import override
 from sfn.errors import FatalError
 from sfn.http.server import MAX_BUFFERED, BufferedTransport, Certificate, LoggedHandshake
 from sfn.telemetry.logs import LOG_INTERVAL, LogThrottle
-from tests.unit.certificates import Authority, Files, Pair, replace, shown
+from tests.support.certificates import Authority, Files, Pair, replace, shown
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from sfn.errors import ErrorScope, FatalError, OutcomeUnknown, Permanent, SfnErr
 from sfn.inbox.postgres import PostgresServer
 from sfn.inbox.postgres.faults import LOST, MISCONFIGURED, NO_TLS, UNCERTAIN, UNREACHABLE, UNTRUSTED, PostgresFault
 from sfn.inbox.postgres.refusals import refusal
-from tests.unit.settings_ground import CATALOG, Ground
+from tests.support.settings_file import CATALOG, Ground
 
 WHERE = "postgresql://h/db"
 

@@ -15,7 +15,7 @@ from sfn.errors import FatalError
 from sfn.inbox.sqlite import placed
 from sfn.mounts import Mount, mount_of, mounts
 from sfn.settings.model import Settings
-from tests.unit.settings_ground import CATALOG, Ground
+from tests.support.settings_file import CATALOG, Ground
 
 DATABASE = Path("/var/lib/sfn/inbox.db")
 

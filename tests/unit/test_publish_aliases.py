@@ -33,8 +33,8 @@ from sfn.storage.local import LocalStore
 from sfn.storage.object_store import HttpPool, RemoteStore, StoreService
 from tests.servers.azure import ACCOUNT, Azure
 from tests.servers.azure import KEY as ACCOUNT_KEY
+from tests.support.publishing import LAG, A, B, Line, key_of, named
 from tests.unit.aliased import AliasedStore, Guarded, Names
-from tests.unit.publishing import LAG, A, B, Line, key_of, named
 
 C = named("c")
 REAL, LINK, MOUNT, ELSEWHERE = (f"file:///lake/{name}" for name in ("real", "link", "mount", "elsewhere"))

@@ -11,7 +11,7 @@ from sfn.domain.events import Notification
 from sfn.domain.jobs import DeadLettered, DeadLetterReason
 from sfn.publish.policy import Policy
 from sfn.sfnfile.naming import UUID, FileLayout, FileOwner
-from tests.unit.publishing import AT, LAG, A, B, Line
+from tests.support.publishing import AT, LAG, A, B, Line
 
 WHOSE, HERE = FileOwner(A.namespace, A.name), FileLayout(AT)
 

@@ -19,7 +19,7 @@ from sfn.sfnfile.naming import ORDINAL, UUID, Placement
 from sfn.storage import PreconditionFailed
 from tests.simulation.cleaners import CLEANERS, Cleaner
 from tests.support.clock import HandClock
-from tests.unit.publishing import AT, LAG, A, B, CountingStore, Line, named
+from tests.support.publishing import AT, LAG, A, B, CountingStore, Line, named
 
 C = named("c")
 HOUR, DAY = 3600, timedelta(days=1)

@@ -17,7 +17,7 @@ from sfn.sfnfile.document import render_ordinal
 from sfn.sfnfile.naming import ORDINAL, FileLayout, FileOwner, commit_ordinal
 from sfn.storage import PreconditionFailed
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import AT, EVERYTHING, HEAD, SITE, A, FailingStore, Timeline, TornStore
+from tests.support.publishing import AT, EVERYTHING, HEAD, SITE, A, FailingStore, Timeline, TornStore
 
 
 async def test_each_commit_has_a_file_and_the_head_names_the_newest() -> None:

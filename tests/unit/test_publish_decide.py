@@ -19,7 +19,7 @@ from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, UUID, FileLayout, FileOwner, Naming
 from sfn.storage import PreconditionFailed
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import AT, EVERYTHING, LAG, A, B, FailingStore, Line, TornStore, key_of, named
+from tests.support.publishing import AT, EVERYTHING, LAG, A, B, FailingStore, Line, TornStore, key_of, named
 
 ELSEWHERE = "file:///warehouse/elsewhere"
 

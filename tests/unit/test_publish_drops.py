@@ -17,7 +17,7 @@ from sfn.publish.policy import OnDrop, Policy, TableFilter
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import NAMINGS, UUID, FileLayout, FileOwner, Naming
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import AT, LAG, A, B, HintsNoted, Line, TornStore, key_of, named
+from tests.support.publishing import AT, LAG, A, B, HintsNoted, Line, TornStore, key_of, named
 
 DAY = timedelta(days=1).total_seconds()
 

@@ -13,7 +13,7 @@ from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, PendingChange, Rescheduled
 from sfn.inbox.model import AdminCommand, DeadLetterFilter
 from sfn.publish.policy import OnDrop, Policy, TableFilter
-from tests.unit.publishing import AT, DAY, EVERYTHING, LAG, A, B, ToldLine, key_of
+from tests.support.publishing import AT, DAY, EVERYTHING, LAG, A, B, ToldLine, key_of
 
 SECONDS = LAG.total_seconds()
 

@@ -20,7 +20,7 @@ from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import NAMINGS, UUID, FileLayout, FileOwner, Naming, Placement
 from sfn.storage import Deleted, PreconditionFailed
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import AT, LAG, A, B, CountingStore, Line, key_of
+from tests.support.publishing import AT, LAG, A, B, CountingStore, Line, key_of
 
 UPPER, LOWER = TableIdentifier("prod", ("n",), "Orders"), TableIdentifier("prod", ("n",), "orders")
 

@@ -30,7 +30,7 @@ from sfn.sfnfile.naming import (
 )
 from sfn.storage import Deleted, Guarantees, PreconditionFailed
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import AT, EVERYTHING, LAG, A, B, CountingStore, HintsNoted, Line, TornStore, key_of
+from tests.support.publishing import AT, EVERYTHING, LAG, A, B, CountingStore, HintsNoted, Line, TornStore, key_of
 
 ROOT = "file:///sfn"
 

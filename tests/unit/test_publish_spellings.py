@@ -23,7 +23,7 @@ from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import UUID
 from sfn.storage import PreconditionFailed
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import EVERYTHING, LAG, CountingCatalog, CountingStore, Line, key_of
+from tests.support.publishing import EVERYTHING, LAG, CountingCatalog, CountingStore, Line, key_of
 
 LISTED = TableIdentifier("prod", ("sales",), "orders")
 OTHER = TableIdentifier("prod", ("SALES",), "ORDERS")

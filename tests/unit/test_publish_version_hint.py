@@ -13,7 +13,7 @@ from sfn.inbox.memory import MemoryInbox
 from sfn.publish.plan import MAX_FOREIGN_HINT_BYTES
 from sfn.sfnfile import version_hint
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import AT, A, Line, key_of
+from tests.support.publishing import AT, A, Line, key_of
 
 HINT_AT = version_hint.key_of(AT)
 

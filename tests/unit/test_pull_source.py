@@ -31,7 +31,7 @@ from tests.integration.listening import Inbox
 from tests.integration.pulling import LIMIT, SENDER, event, subjects
 from tests.integration.waiting import until
 from tests.support.clock import HandClock
-from tests.unit.settings_ground import CATALOG, Ground
+from tests.support.settings_file import CATALOG, Ground
 
 BUSY = Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=0.01)
 SHORT = 0.05

@@ -23,7 +23,7 @@ from pyiceberg.types import NestedField
 
 import sfn
 from sfn.errors import MalformedMetadata, NotSupported
-from tests.unit.real_table import own_catalog, published_table
+from tests.support.real_table import own_catalog, published_table
 
 # The catalog numbers columns in this order.
 POINT = types.StructType(NestedField(6, "x", types.LongType()), NestedField(7, "y", types.LongType()))

@@ -25,7 +25,7 @@ from sfn.reader.remote_files import FsspecFileSystem
 from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, Naming
 from tests.promises.files import s3_error
 from tests.promises.stores import NOBODY
-from tests.unit.directory import Directory
+from tests.support.table_directory import Directory
 
 BODY = bytes(range(200)) * 100
 URL = "excessive://lake/x"

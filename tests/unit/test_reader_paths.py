@@ -28,8 +28,8 @@ from sfn.reader.table import load_metadata
 from sfn.sfnfile import document
 from sfn.sfnfile.document import Document
 from sfn.sfnfile.locations import check_literal, check_location
-from tests.unit.directory import OTHER_UUID, Directory
-from tests.unit.real_table import NOT_ON_EVERY_STORE, ODD, MemoryIO, OddTable, odd_table
+from tests.support.real_table import NOT_ON_EVERY_STORE, ODD, MemoryIO, OddTable, odd_table
+from tests.support.table_directory import OTHER_UUID, Directory
 
 
 @pytest.fixture(name="catalog")

@@ -39,8 +39,8 @@ from sfn.sfnfile import document
 from sfn.sfnfile.document import Document, DocumentState, Link
 from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, Naming
 from sfn.sfnfile.naming import UUID as BY_UUID
-from tests.unit.directory import OTHER_UUID, UUID, Directory
-from tests.unit.directory import UUID as GUID
+from tests.support.table_directory import OTHER_UUID, UUID, Directory
+from tests.support.table_directory import UUID as GUID
 
 
 @pytest.fixture(name="place")

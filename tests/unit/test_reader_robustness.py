@@ -39,9 +39,9 @@ from sfn.sfnfile import document
 from sfn.sfnfile.document import CommitEntry, DocumentState, Link, parse, render
 from sfn.sfnfile.naming import IDENTIFIER as BY_IDENTIFIER
 from sfn.sfnfile.naming import ORDINAL, UUID, FileOwner, Naming
-from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, Directory
-from tests.unit.directory import UUID as GUID
-from tests.unit.real_table import IDENTIFIER, RealTable, real_table
+from tests.support.real_table import IDENTIFIER, RealTable, real_table
+from tests.support.table_directory import FIRST_ORDINAL, OTHER_UUID, Directory
+from tests.support.table_directory import UUID as GUID
 
 Way: TypeAlias = tuple[str | int, ...]
 

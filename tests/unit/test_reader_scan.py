@@ -44,8 +44,7 @@ from sfn.errors import (
     WrongTable,
 )
 from sfn.reader.pyiceberg_files import BoundedIO
-from tests.unit.directory import OTHER_UUID
-from tests.unit.real_table import (
+from tests.support.real_table import (
     IDENTIFIER,
     POSITIONS,
     ListedTable,
@@ -56,6 +55,7 @@ from tests.unit.real_table import (
     table_by_price,
     table_in_memory,
 )
+from tests.support.table_directory import OTHER_UUID
 
 Create: TypeAlias = Callable[..., ListedTable]
 NAN, INF = float("nan"), float("inf")

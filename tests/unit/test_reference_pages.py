@@ -17,7 +17,7 @@ from tests.dialects.samples import by_dialect
 from tests.integration.pages import Shown
 from tests.pages import keys, pages
 from tests.pages.descriptions import DESCRIPTIONS, SECTIONS
-from tests.unit.settings_ground import Ground
+from tests.support.settings_file import Ground
 
 PAGE = page()
 SETTINGS: Final = Path(__file__).parents[2] / "docs" / "catalogs" / "README.md"

@@ -9,7 +9,7 @@ import pytest
 
 from sfn.settings import load
 from sfn.settings.sources import ConfigurationError
-from tests.unit.settings_ground import CATALOG, Ground
+from tests.support.settings_file import CATALOG, Ground
 
 PYICEBERG = "[catalogs.prod]\ntype = 'pyiceberg'\nproperties = { type = 'glue' }\n"
 NETWORK = str(IPv4Address(0))

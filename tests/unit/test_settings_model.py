@@ -25,7 +25,7 @@ from sfn.storage import PrefixRouter
 from sfn.telemetry.metrics import Metrics
 from tests.promises.inboxes import TERMS
 from tests.support.clock import HandClock
-from tests.unit.settings_ground import CATALOG, Ground
+from tests.support.settings_file import CATALOG, Ground
 
 
 def test_roles_are_named_with_commas() -> None:

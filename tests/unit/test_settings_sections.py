@@ -10,7 +10,7 @@ import pytest
 
 from sfn.http.secrets import AuthScheme
 from sfn.settings.sections import KEYS_BY_SCHEME, StoreSettings
-from tests.unit.settings_ground import CATALOG, Ground
+from tests.support.settings_file import CATALOG, Ground
 from tests.unit.webhooks import SECRET
 
 GATEWAY = '[gateway.prod]\nupstream = "https://catalog.example/api"\n'

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sfn.domain.identifiers import Table
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.version_hint import SHORT_LIFETIME, is_short_lived, metadata_lifetime
-from tests.unit.directory import NEIGHBOURS, SUFFIX, UNUSUAL, neighbours
+from tests.support.table_directory import NEIGHBOURS, SUFFIX, UNUSUAL, neighbours
 
 NOW = 1_700_000_000_000
 MINUTE = 60_000

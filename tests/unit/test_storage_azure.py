@@ -31,10 +31,10 @@ from sfn.storage.azure import (
     options_from_connection_string,
 )
 from sfn.storage.object_store import HttpPool
+from tests.support.certificates import Authority
 from tests.support.object_store import SIGN_IN_PAGE, Asked, Responder, Server, never, refusal, reply, running
+from tests.support.rest_catalog import pass_by
 from tests.unit.azure_server import ACCOUNT_KEY, HOME, KEY, TAG, asking, blob, complaint, found, listing
-from tests.unit.certificates import Authority
-from tests.unit.rest_server import pass_by
 
 REFUSED: dict[tuple[int, str], tuple[ErrorKind, str]] = {
     (404, "BlobNotFound"): (ErrorKind.MISSING, ""),

@@ -16,7 +16,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from sfn.telemetry.logs import LOG_INTERVAL, LogThrottle, RejectionLog, configure_logging
-from tests.unit.logs import TALKATIVE, as_before
+from tests.support.logs import TALKATIVE, as_before
 
 
 def test_a_status_is_told_once_a_second_with_how_many_were_left_out() -> None:

@@ -18,7 +18,7 @@ from sfn.telemetry import scrape
 from sfn.telemetry.metrics import REASONS, UNDECODABLE, Metrics
 from sfn.worker.capacity import CircuitBreakerState
 from tests.support.clock import HandClock
-from tests.unit.scraping import Standing, overdue, read
+from tests.support.metrics_page import Standing, overdue, read
 
 EXPOSED = {
     "process_cpu_seconds_total": (),

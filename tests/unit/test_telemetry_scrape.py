@@ -20,7 +20,7 @@ from sfn.telemetry.metrics import Metrics
 from sfn.telemetry.scrape import Scrape, ScrapeSources, negotiate_format
 from sfn.worker.capacity import CircuitBreakerState
 from tests.support.clock import HandClock
-from tests.unit.scraping import BOUNDS, Standing, overdue, read
+from tests.support.metrics_page import BOUNDS, Standing, overdue, read
 
 OPENMETRICS = "application/openmetrics-text"
 TROUBLE = [

@@ -52,7 +52,7 @@ from sfn.worker.worker import (
 )
 from tests.promises.inboxes import PLENTY
 from tests.support.clock import HandClock
-from tests.unit.working import REFRESH, TABLE, Desk, WatchedInbox
+from tests.support.working import REFRESH, TABLE, Desk, WatchedInbox
 
 SHORTAGES = [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOBUFS, errno.EUSERS, errno.ENOLCK]
 OTHERS = sorted(set(errno.errorcode) - set(SHORTAGES) - {errno.EWOULDBLOCK})

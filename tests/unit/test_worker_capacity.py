@@ -32,7 +32,7 @@ from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.retry import MAX_RETRY_AFTER, RetryPolicy, bounded_retry_after
 from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
 from tests.support.clock import EvenChance, HandClock
-from tests.unit.working import Book
+from tests.support.working import Book
 
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -28,7 +28,7 @@ from sfn.storage import ObjectStore, PrefixRouter
 from sfn.storage.memory import MemoryStore
 from sfn.worker.catalog_sources import ConnectedCatalog, VendedStores
 from tests.support.clock import HandClock
-from tests.unit.working import REFRESH, Desk
+from tests.support.working import REFRESH, Desk
 
 TABLE = TableIdentifier("prod", ("sales",), "orders")
 RENAMED = TableIdentifier("prod", ("sales",), "sold")

@@ -37,8 +37,8 @@ from sfn.worker.outcome_log import OutcomeLog, OutcomeMetrics
 from sfn.worker.worker import MAX_UNEXPECTED_ERRORS
 from tests.promises.inboxes import PLENTY, TERMS
 from tests.support.clock import HandClock
-from tests.unit.scraping import Page, read
-from tests.unit.working import TABLE, Desk, WatchedInbox
+from tests.support.metrics_page import Page, read
+from tests.support.working import TABLE, Desk, WatchedInbox
 
 NOON = datetime(2026, 8, 21, 12, tzinfo=UTC)
 DID = PublishResult(written_keys=("file:///b", "file:///a"))

@@ -43,7 +43,7 @@ from sfn.worker.sweep import (
 )
 from sfn.worker.worker import WorkerOptions
 from tests.support.clock import HandClock
-from tests.unit.working import POLICY, TABLE, Desk, WatchedInbox, World, trouble
+from tests.support.working import POLICY, TABLE, Desk, WatchedInbox, World, trouble
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from sfn.storage.local import LocalStore
 from tests.integration.readers.readers import Rows, by_clickhouse, by_duckdb, by_python
 from tests.promises.inboxes import TERMS
 from tests.support.clock import HandClock
-from tests.unit.directory import SUFFIX, UNUSUAL, neighbours
+from tests.support.table_directory import SUFFIX, UNUSUAL, neighbours
 
 NAME = TableIdentifier("prod", ("n",), "orders")
 BESIDE = ("none", "with a v", "all")

@@ -26,7 +26,7 @@ from tests.spark.differential.filters import Filter
 from tests.spark.differential.tables import TAG, OddTable
 from tests.spark.differential.values import from_arrow, from_json
 from tests.spark.rows_read import rows_read
-from tests.unit.directory import Directory
+from tests.support.table_directory import Directory
 
 Rows: TypeAlias = Sequence[dict[str, Any]]
 IDENTIFIER: Final = "odd.table"

@@ -34,7 +34,7 @@ from typing_extensions import override
 import sfn
 from sfn.sfnfile.document import Document, render
 from sfn.sfnfile.naming import FileLayout, FileOwner
-from tests.unit.directory import FIRST_ORDINAL, WRITTEN_AT, Directory
+from tests.support.table_directory import FIRST_ORDINAL, WRITTEN_AT, Directory
 
 IDENTIFIER = "sales.orders"
 

@@ -15,7 +15,7 @@ from sfn.facade.app import FacadeApplication
 from sfn.facade.metadata_files import open_tree
 from sfn.reader.resolve import Question
 from sfn.sfnfile.document import render
-from tests.unit.directory import Directory
+from tests.support.table_directory import Directory
 
 HOME = "/v1/sfn/namespaces"
 
