@@ -20,7 +20,7 @@ def private_pem() -> str:
     return private_key().private_bytes(pem, pkcs8, serialization.NoEncryption()).decode()
 
 
-def service_account(email: str, token_uri: str, **more: object) -> dict[str, object]:
+def service_account(email: str, token_uri: str, /, **more: object) -> dict[str, object]:
     """The content of the file, as Google writes it."""
     return {
         "type": "service_account",
