@@ -19,11 +19,11 @@ from sfn import errors, history
 from sfn.app import catalogs
 from sfn.app.storage import open_stores
 from sfn.settings import load
-from tests.shape import links
+from tests.shape import measures
 from tests.support import command_line
 from tests.support.processes import until
+from tests.support.real_table import RealTable, real_table
 from tests.support.service import lake
-from tests.unit.real_table import RealTable, real_table
 
 ROOT = Path(__file__).parents[2]
 README = "README.md"
@@ -209,7 +209,7 @@ def unused_port() -> int:
 
 
 def test_links_lead_somewhere() -> None:
-    assert list(links.broken(ROOT)) == []
+    assert list(measures.broken_links(ROOT)) == []
 
 
 ERRORS = "docs/reference/errors.md"

@@ -14,8 +14,8 @@ from sfn.sfnfile import document
 from sfn.sfnfile.document import DocumentState
 from sfn.sfnfile.naming import ORDINAL
 from tests.support.command_line import Done, forked, on_terminal, place, sfn
-from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, UUID, Directory
-from tests.unit.real_table import RealTable, real_table
+from tests.support.real_table import RealTable, real_table
+from tests.support.table_directory import FIRST_ORDINAL, OTHER_UUID, UUID, Directory
 
 
 def resolve(*arguments: str | Path) -> tuple[int, str, str]:

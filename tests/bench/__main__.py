@@ -11,29 +11,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rich.console import Console
-
 from sfn.clock import SystemClock
-from tests.bench import (
-    accept,
-    backlog,
-    coalescing,
-    facing,
-    filling,
-    freshness,
-    fsyncs,
-    passing,
-    publishing,
-    resolving,
-    shared,
-    soak,
-    storing,
-)
-from tests.bench.record import ROOT, Figure, Record, Unmeasured
-from tests.bench.table import say, shown
-
-_WIDE = 140
-"""Columns where nobody's terminal says how many there are."""
+from tests.bench import accept, backlog, freshness, gateway, publish, readers, soak, stores
+from tests.bench.record import ROOT, Figure, Record, Unmeasured, say, shown
 
 Say = Callable[[str], None]
 Part = Callable[[Path, Say], list[Figure]]
@@ -44,7 +24,7 @@ def main() -> int:
     chosen = _arguments()
     parts = _parts(chosen)
     wanted = chosen.parts or [name for name in parts if name != "soak"]
-    record, console = Record(chosen.record, SystemClock()), Console(width=None if sys.stdout.isatty() else _WIDE)
+    record = Record(chosen.record, SystemClock())
     figures: list[Figure] = []
     failed = False
     with TemporaryDirectory(dir=chosen.folder) as folder:
@@ -58,7 +38,7 @@ def main() -> int:
                 record.add(found)
                 figures += found
     say("")
-    shown(figures, console)
+    shown(figures)
     return failed or any(figure.kept is False and not figure.short for figure in figures)
 
 
@@ -73,17 +53,17 @@ def _parts(chosen: argparse.Namespace) -> Mapping[str, Part]:
     extent = accept.Extent(chosen.runs, chosen.seconds, chosen.warm_up)
     return {
         "accept": partial(accept.measure, extent),
-        "postgres": partial(shared.measure, extent),
+        "postgres": partial(accept.measure_postgres, extent),
         "freshness": partial(freshness.measure, freshness.Extent(chosen.runs, chosen.commits)),
-        "fsyncs": partial(fsyncs.measure, fsyncs.REQUESTS),
-        "coalescing": partial(coalescing.measure, chosen.events),
+        "fsyncs": partial(accept.measure_fsyncs, accept.REQUESTS),
+        "coalescing": partial(publish.measure_coalescing, chosen.events),
         "backlog": partial(backlog.measure, chosen.letters),
-        "resolve": partial(resolving.measure, chosen.resolve_runs),
-        "publish": partial(publishing.measure, chosen.runs),
-        "store": partial(storing.measure, chosen.runs, storing.ROUNDS),
-        "gateway": partial(passing.measure, passing.Extent(chosen.runs, chosen.passing_commits, chosen.seconds)),
-        "facade": partial(facing.measure, facing.Extent(chosen.runs, chosen.seconds)),
-        "filling": partial(filling.measure, filling.COMMITS),
+        "resolve": partial(readers.measure_resolve, chosen.resolve_runs),
+        "publish": partial(publish.measure, chosen.runs),
+        "store": partial(stores.measure, chosen.runs, stores.ROUNDS),
+        "gateway": partial(gateway.measure, gateway.Extent(chosen.runs, chosen.passing_commits, chosen.seconds)),
+        "facade": partial(readers.measure_facade, readers.Extent(chosen.runs, chosen.seconds)),
+        "filling": partial(publish.measure_filling, publish.FILLING_COMMITS),
         "soak": partial(soak.measure, chosen.soak_seconds),
     }
 
@@ -104,10 +84,10 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--warm-up", type=int, default=whole.warm_up, help="seconds before each of accept and postgres")
     parser.add_argument("--commits", type=int, default=fresh.commits, help="of each run of freshness")
-    parser.add_argument("--passing-commits", type=int, default=passing.COMMITS, help="of each run of gateway")
-    parser.add_argument("--events", type=int, default=coalescing.EVENTS, help="of coalescing")
+    parser.add_argument("--passing-commits", type=int, default=gateway.COMMITS, help="of each run of gateway")
+    parser.add_argument("--events", type=int, default=publish.EVENTS, help="of coalescing")
     parser.add_argument("--letters", type=int, default=backlog.LETTERS, help="of backlog")
-    parser.add_argument("--resolve-runs", type=int, default=resolving.RUNS, help="paired runs of resolve")
+    parser.add_argument("--resolve-runs", type=int, default=readers.RESOLVE_RUNS, help="paired runs of resolve")
     parser.add_argument("--soak-seconds", type=float, default=soak.SECONDS, help="of soak")
     parser.add_argument("--record", type=Path, default=ROOT / "build" / "bench.json", help="the file of figures")
     parser.add_argument("--folder", type=Path, help="the disk to measure on; by default that of temporary files")

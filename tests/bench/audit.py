@@ -1,6 +1,7 @@
-"""`python -m tests.bench.audit`: very many tables looked at, beside PyIceberg; 1 where a goal is missed.
+"""`python -m tests.bench.audit`: an audit of very many tables, beside PyIceberg; 1 where a goal is missed.
 
 The catalog is `tests.bench.many`, on this machine, and shares its processors; our files lie on its disk.
+Each audit runs in a process of its own: `python -m tests.bench.audit one CONFIGURATION REPORT FOLDER`.
 """
 
 from __future__ import annotations
@@ -16,11 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
 from pyiceberg.catalog import load_catalog
 
-from tests.bench import alone, many
+from sfn.audit.spark_job import AuditRequest, run_audit
+from sfn.audit.storage import parse_report_location
+from sfn.settings import load
+from tests.bench import many, record
 from tests.bench.many import Many, Running
 from tests.bench.record import ROOT, Figure, Goal, Run, Unmeasured
+from tests.spark.session import spark_session, spark_settings
 
 TABLES, RUNS, SERIAL = 100_000, 3, 10_000
 """Of the catalog; paired runs; tables that PyIceberg loads one after the other."""
@@ -31,6 +37,9 @@ _WITHIN: Final = 900.0
 _TICK: Final = 0.05
 
 Say = Callable[[str], None]
+
+SLICES = 32
+NO_CATALOG = "http://127.0.0.1:1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +121,7 @@ def _reconcile(lake: Lake) -> float:
 
 def _command(lake: Lake, report: Path) -> list[str]:
     folder = lake.folder / f"spark-{time.monotonic_ns()}"
-    return [sys.executable, "-m", "tests.bench.auditing", str(lake.configuration), str(report), str(folder)]
+    return [sys.executable, "-m", "tests.bench.audit", "one", str(lake.configuration), str(report), str(folder)]
 
 
 def _audit(lake: Lake, report: Path) -> Mapping[str, Any]:
@@ -193,6 +202,31 @@ def _configured(file: Path, catalog: Running) -> Path:
     return file
 
 
+def audit_once(configuration: Path, report: str, folder: Path) -> None:
+    """Audit all catalogs on two processors; print seconds, tables, how many were unchanged, and memory in bytes."""
+    folder.mkdir(parents=True)
+    known = load(configuration, {})
+    order = AuditRequest(known, tuple(known.catalogs), parse_report_location(report, known, {}), SLICES, None, 60.0)
+    # A JVM as it is outside of tests.
+    told = {**spark_settings(folder, NO_CATALOG), "spark.driver.extraJavaOptions": "-Duser.timezone=UTC"}
+    with spark_session(folder, told) as spark:
+        spark.range(2).collect()
+        driver, most = psutil.Process(), 0
+
+        def moved(_done: int, _total: int) -> None:
+            nonlocal most
+            most = max(most, driver.memory_info().rss)
+
+        began = time.perf_counter()
+        found = run_audit(spark, order, None, moved)
+        took = time.perf_counter() - began
+    said = {"seconds": took, "tables": sum(found.states.values()), "unchanged": found.unchanged, "rss": most}
+    print(json.dumps({**said, "states": found.states, "failed": found.failed, "went_on": found.resumed_slices}))
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["one"]:
+        audit_once(Path(sys.argv[2]), sys.argv[3], Path(sys.argv[4]))
+        sys.exit()
     numbers = {"tables": (TABLES, "of the catalog"), "runs": (RUNS, "paired runs")}
-    sys.exit(alone.ran("tests.bench.audit", numbers, lambda chosen, *rest: measure(chosen.tables, chosen.runs, *rest)))
+    sys.exit(record.ran("tests.bench.audit", numbers, lambda chosen, *rest: measure(chosen.tables, chosen.runs, *rest)))

@@ -18,11 +18,11 @@ from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import Capacity, DeadLettered, DeadLetterReason
 from sfn.inbox.model import InboxConfig
 from sfn.inbox.sqlite.ledger import SqliteOperations
-from tests.bench import catalog
-from tests.bench.events import create, event, telling
+from tests.bench import servers
+from tests.bench.accept import create, event, telling
+from tests.bench.clients import Wire, wire
 from tests.bench.record import Figure, Run, Unmeasured
 from tests.bench.servers import CATALOG, NAMESPACE, OPERATOR, Setting, service
-from tests.bench.wire import Wire, wire
 
 LETTERS: Final = 100_000
 TABLES: Final = 100
@@ -44,7 +44,7 @@ def measure(letters: int, folder: Path, say: Say) -> list[Figure]:
     """
     warehouse = folder / "warehouse"
     create(warehouse, *(f"t{number}" for number in range(TABLES)), *(_named(number) for number in range(letters)))
-    with catalog.running(folder / "catalog", warehouse, busy=True) as asked:
+    with servers.catalog(folder / "catalog", warehouse, busy=True) as asked:
         setting = Setting(folder / "sfn", asked.uri, warehouse)
         setting.folder.mkdir(parents=True)
         fill(setting.inbox, letters)

@@ -20,12 +20,11 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Final
 
-from tests.bench import catalog
-from tests.bench.catalog import Running
-from tests.bench.events import Teller, create, event, sfn_file, telling
+from tests.bench import servers
+from tests.bench.accept import Teller, create, event, sfn_file, telling
+from tests.bench.clients import Wire, wire
 from tests.bench.record import Figure, Goal, Run, Unmeasured
-from tests.bench.servers import NAMESPACE, Setting, service, uvicorn
-from tests.bench.wire import Wire, wire
+from tests.bench.servers import NAMESPACE, Catalog, Setting, service, uvicorn
 
 GOAL: Final = Goal("ratio", "<=", 1.5)
 WARM_UP: Final = 20
@@ -98,9 +97,9 @@ def _ways(folder: Path) -> Iterator[tuple[Callable[[], float], Callable[[], floa
     warehouse = folder / "warehouse"
     create(warehouse, _OURS, _BARE)
     with (
-        catalog.running(folder / "catalog", warehouse) as asked,
+        servers.catalog(folder / "catalog", warehouse) as asked,
         service(Setting(folder / "sfn", asked.uri, warehouse, interval="0s")) as served,
-        uvicorn("tests.bench.noop:raw", folder / "noop") as idle,
+        uvicorn("tests.bench.accept:raw", folder / "noop") as idle,
         telling(served.url) as to_us,
         telling(idle) as to_nobody,
         wire(asked.uri) as by_hand,
@@ -114,7 +113,7 @@ def _ways(folder: Path) -> Iterator[tuple[Callable[[], float], Callable[[], floa
 class _Ours:
     """The service does it."""
 
-    catalog: Running
+    catalog: Catalog
     teller: Teller
     file: Path
 
@@ -141,7 +140,7 @@ class _Ours:
 class _Bare:
     """The same requests without the service."""
 
-    catalog: Running
+    catalog: Catalog
     teller: Teller
     wire: Wire
     log: int

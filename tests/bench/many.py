@@ -26,8 +26,8 @@ from typing_extensions import override
 
 from sfn.sfnfile import document, version_hint
 from sfn.sfnfile.document import Document
+from tests.bench.clients import wire
 from tests.bench.servers import launched, started_at
-from tests.bench.wire import wire
 from tests.servers.process import free_port
 
 IN_NAMESPACE: Final = 1_000

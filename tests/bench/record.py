@@ -1,26 +1,34 @@
-"""Figures: what was measured, beside what, and whether that meets its goal; kept in a JSON file."""
+"""Figures: what was measured, beside what, and whether it meets its goal; printed, and written to a JSON file."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import operator
 import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal
 
+from rich.console import Console
+from rich.table import Table
 from typing_extensions import override
 
-from sfn.clock import Clock
+from sfn.clock import Clock, SystemClock
 
 ROOT: Final = Path(__file__).parents[2]
 
 _COMPARED: Final = {"<": operator.lt, "<=": operator.le, ">=": operator.ge}
+
+_WIDE: Final = 140
+"""Columns of a table where no terminal says how many there are."""
 
 
 class Unmeasured(Exception):
@@ -176,3 +184,80 @@ class Record:
 
 def _rounded(number: float | None) -> float | None:
     return None if number is None else round(number, 4)
+
+
+def shown(figures: Sequence[Figure]) -> None:
+    """Print a table, and below it what the figures are beside their numbers."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("figure", "value", "ratio", "least … most", "goal", "met"):
+        table.add_column(heading, no_wrap=True)
+    for figure in figures:
+        table.add_row(*_cells(figure))
+    console = Console(width=None if sys.stdout.isatty() else _WIDE)
+    console.print(table)
+    for figure in figures:
+        beside = f"beside {figure.compared_with}" if figure.compared_with else ""
+        if told := "; ".join(text for text in (beside, figure.note) if text):
+            console.print(f"{figure.name}: {told}", soft_wrap=True, highlight=False)
+
+
+def _cells(figure: Figure) -> list[str]:
+    ratio = figure.ratio
+    spread = figure.ratios or [run.value for run in figure.runs]
+    return [
+        figure.name,
+        f"{_number(figure.value)} {figure.unit}",
+        "" if ratio is None else f"{ratio:.2f}",
+        f"{_number(min(spread))} … {_number(max(spread))}" if len(spread) > 1 else "",
+        "" if figure.goal is None else str(figure.goal),
+        _verdict(figure),
+    ]
+
+
+def _verdict(figure: Figure) -> str:
+    if figure.goal is None:
+        return ""
+    if figure.short:
+        return "too short"
+    return "[green]yes[/]" if figure.met else "[bold red]no[/]"
+
+
+def _number(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
+
+
+def say(text: str) -> None:
+    """How far it is: on a terminal in one line."""
+    if sys.stderr.isatty():
+        print(f"\r\033[2K{text}", end="", file=sys.stderr, flush=True)
+    else:
+        print(text, file=sys.stderr, flush=True)
+
+
+Measure = Callable[[argparse.Namespace, Path, Callable[[str], None]], list[Figure]]
+
+
+def ran(module: str, numbers: Mapping[str, tuple[int, str]], measure: Measure) -> int:
+    """Measure, print a table, keep the figures; 1 where a goal is missed or nothing could be measured.
+
+    Args:
+        module: what `python -m` runs.
+        numbers: options, each with what it is by default and what it says of itself.
+        measure: is given what was chosen, a folder, and whom to tell how far it is.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    for name, (default, said) in numbers.items():
+        parser.add_argument(f"--{name}", type=int, default=default, help=said)
+    parser.add_argument("--record", type=Path, default=ROOT / "build" / "bench.json", help="the file of figures")
+    parser.add_argument("--folder", type=Path, help="the disk to measure on; by default that of temporary files")
+    chosen = parser.parse_args()
+    with TemporaryDirectory(dir=chosen.folder) as folder:
+        try:
+            figures = measure(chosen, Path(folder), say)
+        except Unmeasured as error:
+            say(f"{error}\n")
+            return 1
+    say("")
+    Record(chosen.record, SystemClock()).add(figures)
+    shown(figures)
+    return any(figure.kept is False and not figure.short for figure in figures)

@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import linear_regression
 from typing import Final
 
-from tests.bench import catalog
-from tests.bench.events import Teller, create, event, telling
+from tests.bench import servers
+from tests.bench.accept import Teller, create, event, telling
 from tests.bench.record import Figure, Goal, Run, Unmeasured
 from tests.bench.servers import Service, Setting, records, service
 
@@ -57,7 +57,7 @@ def measure(seconds: float, folder: Path, say: Callable[[str], None]) -> list[Fi
     warehouse = folder / "warehouse"
     names = [f"t{number}" for number in range(TABLES)]
     create(warehouse, *names)
-    with catalog.running(folder / "catalog", warehouse, busy=True) as asked:
+    with servers.catalog(folder / "catalog", warehouse, busy=True) as asked:
         setting = Setting(folder / "sfn", asked.uri, warehouse, retention=_RETENTION)
         with service(setting) as running, telling(running.url) as teller:
             samples = _loaded(teller, names, running, setting, seconds, say)

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from sfn.spark import read
-from tests.bench import alone
+from tests.bench import record
 from tests.bench.record import Figure, Goal, Run, Unmeasured
 from tests.spark.session import spark_session, spark_settings
 from tests.spark.tables import write_sfn_file
@@ -210,5 +210,5 @@ def _written(spark: SparkSession, folder: Path, rows: int) -> str:
 if __name__ == "__main__":
     numbers = {"rows": (ROWS, "of the table"), "runs": (RUNS, "paired runs")}
     sys.exit(
-        alone.ran("tests.bench.spark", numbers, lambda chosen, *rest: measure(Extent(chosen.runs, chosen.rows), *rest))
+        record.ran("tests.bench.spark", numbers, lambda chosen, *rest: measure(Extent(chosen.runs, chosen.rows), *rest))
     )

@@ -13,37 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import (
-    accept,
-    backlog,
-    coalescing,
-    facing,
-    filling,
-    freshness,
-    fsyncs,
-    passing,
-    publishing,
-    resolving,
-    shared,
-    soak,
-    storing,
-)
+from tests.bench import accept, backlog, freshness, gateway, publish, readers, soak, stores
+from tests.bench.clients import Answers, installed, load
 from tests.bench.record import ROOT, Figure, Goal, Record, Run, Unmeasured
 from tests.bench.servers import uvicorn
 from tests.bench.soak import Sample
-from tests.bench.wrk import Answers, installed, load
-from tests.faults import inboxes
+from tests.faults import inspection
+from tests.support.clock import HandClock
 from tests.support.programs import found, runtime
 
 MIB = 2**20
 KEYS = {"name", "value", "unit", "compared_with", "ratio", "goal", "met", "runs", "measured"}
-
-
-class Noon:
-    """A clock that stands."""
-
-    def now(self) -> datetime:
-        return datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
 def needs(program: str) -> None:
@@ -79,7 +59,7 @@ def test_accept(tmp_path: Path) -> None:
     beside = {"accept_vs_fastapi", "accept_vs_fastapi_reading", "accept_vs_raw_asgi"}
     check(figures, {*beside, "accept_while_publishing"})
     # What was acknowledged and is not there would have been noticed.
-    taken = len(inboxes.logged(tmp_path / "0-ours" / "sfn" / "inbox.db"))
+    taken = len(inspection.logged(tmp_path / "0-ours" / "sfn" / "inbox.db"))
     with pytest.raises(Unmeasured, match="1000000 events were acknowledged"):
         accept.check_taken(taken, [Answers(1_000_000, 1.0, 1.0, 1.0)])
 
@@ -87,7 +67,7 @@ def test_accept(tmp_path: Path) -> None:
 def test_postgres(tmp_path: Path) -> None:
     needs("wrk")
     found("SFN_POSTGRES")
-    figures = shared.measure(accept.Extent(runs=1, seconds=1, warm_up=1), tmp_path, quiet)
+    figures = accept.measure_postgres(accept.Extent(runs=1, seconds=1, warm_up=1), tmp_path, quiet)
     check(figures, {"postgres_accept_vs_sqlite", "postgres_accept_two_replicas"})
 
 
@@ -98,13 +78,13 @@ def test_freshness(tmp_path: Path) -> None:
 
 def test_fsyncs(tmp_path: Path) -> None:
     needs("strace")
-    [one] = fsyncs.measure(5, tmp_path, quiet)
+    [one] = accept.measure_fsyncs(5, tmp_path, quiet)
     assert one.kept
     assert not one.met
 
 
 def test_coalescing(tmp_path: Path) -> None:
-    [one] = coalescing.measure(20, tmp_path, quiet)
+    [one] = publish.measure_coalescing(20, tmp_path, quiet)
     assert one.value == 1
     assert not one.met
 
@@ -121,24 +101,24 @@ def test_backlog(tmp_path: Path) -> None:
 
 
 def test_publish(tmp_path: Path) -> None:
-    check(publishing.measure(1, tmp_path, quiet), {"ordinal_publish_p50", "ordinal_publish_requests"})
+    check(publish.measure(1, tmp_path, quiet), {"ordinal_publish_p50", "ordinal_publish_requests"})
 
 
 def test_gateway(tmp_path: Path) -> None:
     needs("wrk")
     needs("nginx")
     runtime()
-    figures = passing.measure(passing.Extent(runs=1, commits=4, seconds=1), tmp_path, quiet)
+    figures = gateway.measure(gateway.Extent(runs=1, commits=4, seconds=1), tmp_path, quiet)
     check(figures, {"gateway_commit_p50_vs_direct", "gateway_get_vs_nginx", "gateway_get_vs_nginx_static"})
 
 
 def test_facade(tmp_path: Path) -> None:
     needs("wrk")
-    check(facing.measure(facing.Extent(runs=1, seconds=1), tmp_path, quiet), {"facade_304_vs_fastapi"})
+    check(readers.measure_facade(readers.Extent(runs=1, seconds=1), tmp_path, quiet), {"facade_304_vs_fastapi"})
 
 
 def test_store(tmp_path: Path) -> None:
-    check(storing.measure(1, 2, tmp_path, quiet), {"s3_publish_vs_bare"})
+    check(stores.measure(1, 2, tmp_path, quiet), {"s3_publish_vs_bare"})
 
 
 def test_a_publish_that_fails_ends_the_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,9 +126,9 @@ def test_a_publish_that_fails_ends_the_measurement(tmp_path: Path, monkeypatch: 
     async def broken(_: str) -> AsyncIterator[object]:
         yield object()
 
-    monkeypatch.setattr(storing, "s3_store", broken)
+    monkeypatch.setattr(stores, "s3_store", broken)
     with pytest.raises(Unmeasured, match=r"a publish that was none: .*AttributeError"):
-        storing.measure(1, 2, tmp_path, quiet)
+        stores.measure(1, 2, tmp_path, quiet)
 
 
 def test_the_command_measures_and_keeps_the_figures(tmp_path: Path) -> None:
@@ -160,12 +140,12 @@ def test_the_command_measures_and_keeps_the_figures(tmp_path: Path) -> None:
 
 
 def test_filling(tmp_path: Path) -> None:
-    (one,) = filling.measure(300, tmp_path, quiet)
+    (one,) = publish.measure_filling(300, tmp_path, quiet)
     assert (one.name, one.value, one.short) == ("ordinal_folder_most", 301, True)
 
 
 def test_resolve(tmp_path: Path) -> None:
-    check(resolving.measure(1, tmp_path, quiet), {"resolve_vs_by_hand", "resolve_first_vs_by_hand"})
+    check(readers.measure_resolve(1, tmp_path, quiet), {"resolve_vs_by_hand", "resolve_first_vs_by_hand"})
 
 
 def test_soak(tmp_path: Path) -> None:
@@ -175,7 +155,7 @@ def test_soak(tmp_path: Path) -> None:
 def test_a_refused_request_spoils_a_run(tmp_path: Path) -> None:
     needs("wrk")
     with (
-        uvicorn("tests.bench.noop:fastapi", tmp_path) as server,
+        uvicorn("tests.bench.accept:fastapi", tmp_path) as server,
         pytest.raises(Unmeasured, match=r"of \d+ answers [1-9]\d* were refusals"),
     ):
         load(f"{server}/nowhere", 1, series=0, warehouse=tmp_path)
@@ -186,7 +166,7 @@ def test_who_lacks_a_program_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPat
     with pytest.raises(Unmeasured, match="apt-get install wrk"):
         load("http://127.0.0.1:9", 1, series=0, warehouse=tmp_path)
     with pytest.raises(Unmeasured, match="apt-get install strace"):
-        fsyncs.measure(1, tmp_path, quiet)
+        accept.measure_fsyncs(1, tmp_path, quiet)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +189,7 @@ def test_a_short_run_meets_no_goal() -> None:
 
 
 def test_figures_are_kept_by_their_names(tmp_path: Path) -> None:
-    record = Record(tmp_path / "build" / "bench.json", Noon())
+    record = Record(tmp_path / "build" / "bench.json", HandClock(datetime(2026, 11, 22, 12, tzinfo=UTC)))
     record.add([figure("one", 1.0), figure("two", 2.0)])
     record.add([figure("one", 3.0, 4.0, 9.0, goal=Goal("ratio", ">=", 1.5))])
     found = json.loads(record.path.read_text())
@@ -230,7 +210,7 @@ def test_what_strace_tells_of_is_understood() -> None:
         "12 102.5 <... fsync resumed>) = 0 <0.75>",
         "11 103.0 +++ exited with 0 +++",
     ]
-    syncs = fsyncs.parse(told)
+    syncs = accept.parse(told)
     assert [(sync.path, sync.began, sync.ended) for sync in syncs] == [
         ("/inbox.db-wal", 100.5, 100.75),
         ("/inbox.db-wal", 102.1, 102.225),
@@ -239,8 +219,8 @@ def test_what_strace_tells_of_is_understood() -> None:
 
 
 def test_an_acknowledgement_without_a_sync_before_it_is_seen() -> None:
-    syncs = [fsyncs.Sync("log", 1.5, 1.75), fsyncs.Sync("log", 2.5, 3.5)]
-    assert fsyncs.within(syncs, [(1, 2), (2, 3), (3, 4)]) == [1, 0, 0]
+    syncs = [accept.Sync("log", 1.5, 1.75), accept.Sync("log", 2.5, 3.5)]
+    assert accept.within(syncs, [(1, 2), (2, 3), (3, 4)]) == [1, 0, 0]
 
 
 def samples(leak: float, growth: float) -> Iterator[Sample]:

@@ -1,9 +1,9 @@
-"""Writers that commit to a real catalog through the gateway, and what became of their commits as far as they know."""
+"""Writers that commit to a real catalog through the gateway, and what the catalog says of their commits in the end."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +13,7 @@ import aiohttp
 import anyio
 
 from sfn.clock import SystemClock
-from tests.faults.files import Pointed, pointed
+from tests.faults.inspection import Pointed, pointed
 from tests.faults.lake import NAMESPACE
 from tests.faults.service import CATALOG, Service, eventually
 
@@ -223,3 +223,34 @@ def _one_more(commit: CutOff, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
             {"action": "set-properties", "updates": {f"writer-{commit.writer}": str(commit.snapshot)}},
         ],
     }
+
+
+@dataclass
+class Truth:
+    """The tables that there are.
+
+    Attributes:
+        pointers: by name.
+        snapshots: ids of all that a table ever had, by its name.
+    """
+
+    pointers: dict[str, str] = field(default_factory=dict)
+    snapshots: dict[str, set[int]] = field(default_factory=dict)
+
+    def has(self, commit: CutOff) -> bool:
+        """Whether the catalog made it."""
+        made = self.snapshots.get(commit.table)
+        return made is not None and (not commit.snapshot or commit.snapshot in made)
+
+
+async def truth(session: aiohttp.ClientSession, uri: str, names: Iterable[str]) -> Truth:
+    """Ask a catalog for tables, of which some may not be there."""
+    found = Truth()
+    for name in names:
+        async with session.get(f"{uri}/v1/namespaces/{NAMESPACE}/tables/{name}") as answer:
+            assert answer.status in {200, 404}, await answer.text()
+            content = await answer.json()
+        if answer.status == 200:
+            found.pointers[name] = content["metadata-location"]
+            found.snapshots[name] = {one["snapshot-id"] for one in content["metadata"].get("snapshots", ())}
+    return found

@@ -1,4 +1,4 @@
-"""Processes on one inbox in PostgreSQL, under load, and what became of what they were told."""
+"""Processes on one inbox in PostgreSQL, under load, and what became of the events that they took."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ import aiohttp
 import anyio
 from anyio.abc import TaskGroup
 
+from tests.faults.inspection import Observer
 from tests.faults.lake import Lake, serving
-from tests.faults.observer import Observer
+from tests.faults.proxy import Answer, Proxy
 from tests.faults.senders import Senders
 from tests.faults.service import Service, Setting, eventually, records, started
+from tests.servers.object_stores import REGION, ROOT, S3
 from tests.support.shared_inboxes import stored
 
 
@@ -259,3 +261,19 @@ async def leased(dsn: str) -> int:
 async def _ended(service: Service) -> None:
     while service.process.status() is None:  # noqa: ASYNC110 - no event crosses processes
         await anyio.sleep(_LOOKED_AFTER)
+
+
+def shelved(s3: S3, proxy: Proxy) -> Shelf:
+    """A new bucket: the service comes to it through the proxy, and whoever looks on through the server's folder."""
+    bucket = s3.bucket()
+    root = f"s3://{bucket}/wh"
+    store = (
+        f'prefix = "{root}"\nendpoint = "{proxy.url}"\nregion = "{REGION}"\n'
+        f'access_key_id = "{ROOT.access}"\nsecret_access_key = "{ROOT.secret}"'
+    )
+    return Shelf(s3.data / bucket / "wh", root, store)
+
+
+def refusal(status: int, code: str) -> Answer:
+    """What S3 answers that does nothing."""
+    return Answer(status, f"<Error><Code>{code}</Code></Error>".encode())

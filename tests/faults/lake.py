@@ -1,4 +1,4 @@
-"""A catalog over HTTP whose truth the test knows: slow, and in trouble, as the test wishes."""
+"""A catalog over HTTP with known tables. A test makes it slow, puts it in trouble, or lets it hold commits back."""
 
 from __future__ import annotations
 
@@ -15,18 +15,15 @@ from uuid import uuid4
 import anyio
 import msgspec
 from aiohttp import web
+from typing_extensions import override
 
-from tests.faults.files import Pointed, pointed
+from tests.faults.inspection import Pointed, pointed
+from tests.servers.process import free_port
 
 NAMESPACE = "shop"
 _LOG_KEPT = 50
 _TABLE = re.compile(rf"/v1/namespaces/{NAMESPACE}/tables/([a-z0-9_]+)")
-
-
-def free_port() -> int:
-    """A port that nobody listens on just now."""
-    with _listener(0) as listener:
-        return int(listener.getsockname()[1])
+_KEY = "Idempotency-Key"
 
 
 def _listener(port: int) -> socket.socket:
@@ -254,3 +251,43 @@ _MOODS: dict[Mood, Callable[[web.BaseRequest, str], Awaitable[web.StreamResponse
     Mood.GARBAGE: _garbage,
     Mood.HALF: _half,
 }
+
+
+@dataclass
+class Holding(Lake):
+    """A lake that takes commits too.
+
+    Attributes:
+        held: commits to hold back still, by table.
+        entered: is set by the first one that is.
+        release: lets all go on.
+        commits: that arrived, by table.
+    """
+
+    held: Counter[str] = field(default_factory=Counter)
+    entered: anyio.Event = field(default_factory=anyio.Event)
+    release: anyio.Event = field(default_factory=anyio.Event)
+    commits: Counter[str] = field(default_factory=Counter)
+    _running: set[str] = field(default_factory=set)
+
+    @override
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        found = _TABLE.fullmatch(request.path)
+        if request.method != "POST" or found is None:
+            return await super().answer(request)
+        self.commits[found[1]] += 1
+        return await self._commit(found[1], request.headers.get(_KEY, ""))
+
+    async def _commit(self, name: str, key: str) -> web.StreamResponse:
+        if key and key in self._running:
+            error = {"message": "a request of that key runs", "type": "RequestInProgress", "code": 409}
+            return web.json_response({"error": error}, status=409)
+        self._running.add(key)
+        if self.held[name]:
+            self.held[name] -= 1
+            self.entered.set()
+            await self.release.wait()
+        self._running.discard(key)
+        table = self.tables[name]
+        table.commit()
+        return web.Response(body=table.body(), content_type="application/json")

@@ -1,4 +1,4 @@
-"""An HTTP proxy in front of a real server that does to requests and answers what networks and services do to them."""
+"""An HTTP proxy in front of a real server. It does to requests and answers what networks and services do to them."""
 
 from __future__ import annotations
 

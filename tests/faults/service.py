@@ -1,4 +1,4 @@
-"""The service as a process of its own: configured, started, told of events, killed."""
+"""The service as a process of its own: configured, started, told of events, killed, put on a small disk."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from typing import Any
 import aiohttp
 import anyio
 import psutil
+import pytest
 
 import sfn
 from sfn.demo.environment import GuardedProcess
-from tests.faults.lake import NAMESPACE
+from tests.faults.lake import NAMESPACE, Lake
 from tests.servers.process import child_with
 
 TOKEN = "a-sender-of-the-tests"  # noqa: S105 - it opens nothing
@@ -66,6 +67,10 @@ format = "json"
 {more}
 """
 
+FILLING = 16_000
+MOST_EVENTS = 2_000
+_SMALL_DISK = 'mount -t tmpfs -o size=6m tmpfs "$0" && head -c 3M /dev/zero > "$0/ballast" && exec "$@"'
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -75,7 +80,7 @@ class Setting:
         folder: for configuration, inbox and log; made if missing.
         uri: the catalog's.
         warehouse: the directory that it may write to.
-        module: what is started with `python -m`, with the arguments of `sfn`.
+        module: what is started with `python -m`, with the arguments of `sfn`; a word of its own may stand before them.
         source: where `sfn` is imported from, None for the installed one.
         launcher: a command that starts the command that follows it.
         inbox: the inbox's file, None for one in the folder.
@@ -222,7 +227,7 @@ def started(setting: Setting, session: aiohttp.ClientSession) -> Iterator[Servic
         *setting.launcher,
         sys.executable,
         "-m",
-        setting.module,
+        *setting.module.split(),
         "serve",
         *(["--roles", setting.roles] if setting.roles else []),
         "--config",
@@ -288,3 +293,43 @@ def _environment(source: Path | None) -> Mapping[str, str]:
     ours = {name: value for name, value in os.environ.items() if not name.startswith(others)}  # noqa: TID251 - a child's
     paths = [str(path) for path in (source, ROOT, ours.get("PYTHONPATH")) if path]
     return {**ours, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def small(disk: Path) -> Sequence[str]:
+    """A launcher whose process sees a small disk in a folder, half of it a file `ballast`; the folder is made."""
+    disk.mkdir()
+    return ["unshare", "--map-root-user", "--mount", "sh", "-c", _SMALL_DISK, str(disk)]
+
+
+async def filled(service: Service, lake: Lake, filling: int = FILLING) -> tuple[set[str], int | None]:
+    """Post events until one is refused: the ids of those that were not, and the refusal's status.
+
+    The status is None if the connection ended without an answer.
+
+    Args:
+        filling: bytes of an event that mean nothing.
+    """
+    taken: set[str] = set()
+    for number in range(MOST_EVENTS):
+        lake.tables["orders"].commit()
+        event_id = f"e{filling}-{number}"
+        status: int | None
+        try:
+            status = await service.post("orders", event_id, filling="x" * filling)
+        except aiohttp.ClientConnectionError:
+            status = None
+        if status != 202:
+            return taken, status
+        taken.add(event_id)
+    pytest.fail(f"{MOST_EVENTS} events were taken")
+
+
+def mounted_alone(folder: Path) -> Sequence[str]:
+    """A launcher whose process sees a folder as a mount of its own, which `remount` changes."""
+    return ["unshare", "--map-root-user", "--mount", "sh", "-c", 'mount --bind "$0" "$0" && exec "$@"', str(folder)]
+
+
+def remount(service: Service, folder: Path, mode: str) -> None:
+    """Mount a folder of `mounted_alone` anew, `ro` or `rw`, under the feet of the process."""
+    enter = ["nsenter", "--target", str(service.child().pid), "--user", "--mount", "--preserve-credentials"]
+    subprocess.run([*enter, "mount", "-o", f"remount,bind,{mode}", str(folder)], check=True)

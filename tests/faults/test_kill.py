@@ -10,9 +10,9 @@ from pathlib import Path
 import aiohttp
 import anyio
 
-from tests.faults import fleet, inboxes
+from tests.faults import altered_service, fleet, inspection
 from tests.faults.lake import Lake, serving
-from tests.faults.load import Clients, Trigger
+from tests.faults.senders import Clients, Trigger
 from tests.faults.service import ROOT, Service, Setting, eventually, patched, started
 
 ROUNDS = fleet.rounds(9)
@@ -86,7 +86,7 @@ async def _rounds(folder: Path, rounds: int, *, source: Path | None) -> Figures:
     timeout = aiohttp.ClientTimeout(total=20)
     async with serving(lake), aiohttp.ClientSession(timeout=timeout) as session:
         setting = Setting(
-            folder / "sfn", lake.uri, warehouse, module="tests.faults.slow_service", source=source, interval="50ms"
+            folder / "sfn", lake.uri, warehouse, module=altered_service.SLOW, source=source, interval="50ms"
         )
         for number in range(rounds):
             with started(setting, session) as service:
@@ -95,8 +95,8 @@ async def _rounds(folder: Path, rounds: int, *, source: Path | None) -> Figures:
             with started(setting, session) as service:
                 await _healed(service, lake, clients, figures)
     figures.acknowledged, figures.unanswered = len(clients.acknowledged), clients.unanswered
-    figures.lost = len(clients.acknowledged - inboxes.logged(setting.database))
-    figures.letters = inboxes.letters(setting.database)
+    figures.lost = len(clients.acknowledged - inspection.logged(setting.database))
+    figures.letters = inspection.letters(setting.database)
     return figures
 
 
@@ -115,7 +115,7 @@ async def _round(service: Service, lake: Lake, clients: Clients, aim: str, figur
         trigger.arm()
     figures.rounds += 1
     figures.open_requests.append(trigger.open or 0)
-    figures.open_claims.append(inboxes.leased(service.setting.database))
+    figures.open_claims.append(inspection.leased(service.setting.database))
 
 
 async def _healed(service: Service, lake: Lake, clients: Clients, figures: Figures) -> None:

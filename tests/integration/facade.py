@@ -22,10 +22,10 @@ import httpx
 import psutil
 
 import sfn
+from tests.support.facade import shown
 from tests.support.pages import ROOT
 from tests.support.processes import wait_for
-from tests.unit.directory import Directory
-from tests.unit.faced import shown
+from tests.support.table_directory import Directory
 
 WITHIN = 20.0
 COMMAND = (sys.executable, "-m", "sfn", "facade")

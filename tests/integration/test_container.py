@@ -27,10 +27,9 @@ import pytest
 import sfn
 from sfn.demo.environment import RestCatalogServer
 from tests.promises import catalogs
+from tests.support.deployment import DEPLOY, IMAGE, ROOT, SERVICES, files, here
 from tests.support.processes import until
 from tests.support.service import Lake, lake
-from tests.unit.deployment import IMAGE, ROOT, SERVICES, files
-from tests.unit.locks import DEPLOY, here
 
 HOME: Final = "/nonexistent"
 """As the Dockerfile's user has it."""

@@ -15,9 +15,9 @@ import pytest
 
 from sfn.sfnfile.document import DocumentState, Link
 from tests.integration.facade import MIB, World, facing, interpreter, opens, planted, weigh
+from tests.support.facade import shown
 from tests.support.programs import installed
-from tests.unit.directory import Directory
-from tests.unit.faced import shown
+from tests.support.table_directory import Directory
 from tests.unit.test_facade_routes import WRITES
 
 

@@ -22,7 +22,7 @@ from pyiceberg.types import LongType, NestedField
 from sfn.demo.demo import DirectCatalog
 from tests.integration.facade import Facing, facing
 from tests.support.pages import ROOT
-from tests.unit.real_table import RealTable, real_table
+from tests.support.real_table import RealTable, real_table
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
 ORDERS = ("sales", "orders")

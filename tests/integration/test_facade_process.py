@@ -17,11 +17,11 @@ import pytest
 from sfn.app.endpoints import FacadeFolders
 from sfn.app.standalone import build_standalone
 from tests.integration.facade import WITHIN, facing, refused
+from tests.support.certificates import Authority
+from tests.support.facade import HOME, commit, shown
 from tests.support.listener import Open, answer, chunk, listening, request
 from tests.support.processes import wait_for
 from tests.support.service import Daemon, Lake, configure, lake, serving
-from tests.unit.certificates import Authority
-from tests.unit.faced import HOME, commit, shown
 
 # Facade behind the server.
 

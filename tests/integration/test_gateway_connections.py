@@ -18,9 +18,9 @@ from sfn.gateway import upstream
 from sfn.gateway.upstream import UpstreamOptions, UpstreamPool, UpstreamRequest
 from sfn.limits import BodyMemory
 from tests.integration.gateways import OK, Catalog, Ended, Line, Message, asked, catalog, gate, saying, sized
+from tests.support.certificates import Authority, Files
 from tests.support.listener import chunk
 from tests.support.processes import until
-from tests.unit.certificates import Authority, Files
 
 COMMIT = "/v1/namespaces/a/tables/t"
 BOTH_LOOPS = [

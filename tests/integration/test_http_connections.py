@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 from sfn.concurrency import WatchedFiles
 from sfn.http.server import HEAD_LIMIT, Certificate, HttpServer, LoggedHandshake, ServerConnection
 from sfn.telemetry.logs import LogThrottle
+from tests.support.certificates import Authority, Files, Pair, replace
 from tests.support.listener import (
     CHUNKED,
     EVENT,
@@ -33,7 +34,6 @@ from tests.support.listener import (
     request,
 )
 from tests.support.processes import until
-from tests.unit.certificates import Authority, Files, Pair, replace
 
 # TCP.
 

@@ -21,7 +21,7 @@ from sfn.http.senders import Keyring, Senders, anonymous_senders
 from sfn.iceberg_errors import ICEBERG_ERROR_TYPES
 from tests.dialects.requests import SENDER, WAREHOUSE, document, golden
 from tests.dialects.samples import lakekeeper
-from tests.promises.inboxes import HandClock
+from tests.support.clock import HandClock
 from tests.support.listener import (
     CHUNKED,
     DEADLINE,
@@ -45,7 +45,7 @@ from tests.support.listener import (
     said,
     signers,
 )
-from tests.unit.scraping import Standing, read
+from tests.support.metrics_page import Standing, read
 
 # Senders and answers.
 

@@ -15,9 +15,9 @@ from sfn.http.app import metrics_router
 from sfn.http.responses import PROBLEM_MEDIA_TYPE
 from sfn.telemetry.scrape import Exposition
 from tests.integration.test_http_polaris import notification
-from tests.promises.inboxes import HandClock
+from tests.support.clock import HandClock
 from tests.support.listener import LIMIT, TOKEN, Service, client
-from tests.unit.scraping import Page, Standing
+from tests.support.metrics_page import Page, Standing
 
 SENDER = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
 SCRAPER = {"Authorization": "Bearer a-scrapers-token"}

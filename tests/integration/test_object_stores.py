@@ -29,9 +29,9 @@ from sfn.reader.remote_files import FsspecFileSystem
 from tests.faults.proxy import Asked, Fault, Pass, Proxy
 from tests.promises.catalogs import SCHEMA
 from tests.servers.object_stores import ACCOUNT, ACCOUNT_KEY, GCS, REGION, ROOT, S3, Azure, Keys
+from tests.support.real_table import ODD, odd_table
 from tests.support.service import TOKEN, Daemon, serving
 from tests.support.service import Lake as RestLake
-from tests.unit.odd_paths import ODD, odd_table
 
 FSSPEC = "pyiceberg.io.fsspec.FsspecFileIO"
 

@@ -18,8 +18,8 @@ import pytest
 
 from sfn.inbox.postgres.worklist import POLLED
 from sfn.sfnfile.document import DocumentState
-from tests.faults import inboxes
-from tests.faults.files import contents
+from tests.faults import inspection
+from tests.faults.inspection import contents
 from tests.faults.lake import NAMESPACE, Mood
 from tests.faults.lake import Lake as FaultLake
 from tests.faults.lake import serving as serving_lake
@@ -347,7 +347,7 @@ async def fixture_published(tmp_path_factory: pytest.TempPathFactory) -> Publish
     async with serving_lake(lake), running(_setting(folder, lake, "off")) as service:
         for name in lake.tables:
             assert await service.post(name) == 202
-        await eventually(lambda: inboxes.unsettled(service.setting.database) == 0, MINUTES)
+        await eventually(lambda: inspection.unsettled(service.setting.database) == 0, MINUTES)
         assert (lake.wrong(), len(contents(lake.warehouse))) == ([], 2 * TABLES)
         assert await anyio.to_thread.run_sync(service.process.terminate, MINUTES) == 0
     return Published(shutil.copytree(folder, folder.with_name("kept")), folder, lake)
@@ -387,7 +387,7 @@ async def _released(lake: FaultLake, service: Service) -> dict[str, object]:
     """What must follow the catalog's return and the operator's word."""
     held = await service.release()
     await eventually(lambda: not lake.wrong())
-    await eventually(lambda: inboxes.letters(service.setting.database) == {})
+    await eventually(lambda: inspection.letters(service.setting.database) == {})
     gone = list(lake.tables)[:DROPPED]
     for name in gone:
         del lake.tables[name]
@@ -416,7 +416,7 @@ async def _braked(lake: FaultLake, service: Service, asked: FaultLake, sweep: st
     by_sweeps = _changed(lake, before)
     await _told(lake, service)
     by_events = _tables(_changed(lake, before))
-    letters = inboxes.letters(service.setting.database)
+    letters = inspection.letters(service.setting.database)
     figures = {"changed_by_sweeps": len(by_sweeps), "changed_by_events": len(by_events), "letters": letters}
     assert by_sweeps == set(), figures
     assert len(by_events) <= MOST, figures
@@ -467,10 +467,10 @@ async def test_events_alone_give_up_ten_tables_at_most(published: Published, rec
         told = list(lake.tables)[:REPORTED]
         for name in told:
             assert await service.post(name, f"gone-{name}", operation="drop") == 202
-        await eventually(lambda: inboxes.letters(service.setting.database) == {"held-drop": REPORTED - MOST})
+        await eventually(lambda: inspection.letters(service.setting.database) == {"held-drop": REPORTED - MOST})
         await anyio.sleep(1)
         changed = _tables(_changed(lake, before))
-        letters = inboxes.letters(service.setting.database)
+        letters = inspection.letters(service.setting.database)
         lake.mood = Mood.WELL
         for name in told:
             assert await service.post(name, f"back-{name}") == 202

@@ -36,9 +36,10 @@ from sfn.inbox.postgres.schema import MIGRATIONS, Migration
 from sfn.inbox.postgres.tables import SqlTransaction
 from sfn.inbox.postgres.tables.intents import PostgresIntents
 from sfn.inbox.postgres.unit import InboxTransaction
-from tests.promises.inboxes import PLENTY, TERMS, Ground, HandClock, pointer, table
+from tests.promises.inboxes import PLENTY, TERMS, Ground, pointer, table
 from tests.servers.postgres import Postgres
 from tests.support import shared_inboxes
+from tests.support.clock import HandClock
 from tests.support.shared_inboxes import claims, fill, named, replicas, session, stored
 
 # Leases.

@@ -16,9 +16,10 @@ from sfn.domain.jobs import Done, LeasedJob, PublishResult, Rescheduled, Retry, 
 from sfn.errors import OutcomeUnknown, Transient
 from sfn.inbox.postgres import PostgresInbox, PostgresServer, connections, preflight, transactions, worklist
 from sfn.inbox.postgres.connections import PAUSE
-from tests.promises.inboxes import PLENTY, TERMS, HandClock
+from tests.promises.inboxes import PLENTY, TERMS
 from tests.servers.postgres import PgBouncer, Postgres
 from tests.servers.proxies import Cut, Wire, wire_to
+from tests.support.clock import HandClock
 from tests.support.shared_inboxes import claims, done, fill, named, replicas, session, stored
 
 # PgBouncer.

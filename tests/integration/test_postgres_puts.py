@@ -22,8 +22,9 @@ from sfn.inbox.model import CommittedTransaction, InboxConfig
 from sfn.inbox.postgres import PostgresInbox, PostgresServer
 from sfn.inbox.postgres.opening import reached
 from sfn.inbox.postgres.tables import Sql
-from tests.promises.inboxes import PLENTY, TERMS, TOLD, HandClock
+from tests.promises.inboxes import PLENTY, TERMS, TOLD
 from tests.servers.postgres import Postgres
+from tests.support.clock import HandClock
 from tests.support.shared_inboxes import claims, done, fill, named, replicas, session, stored
 
 # Concurrent puts.

@@ -38,11 +38,12 @@ from sfn.inbox.postgres.tables.rows import JobTable
 from sfn.inbox.postgres.tables.values import number_of
 from tests.faults.lake import Lake, serving
 from tests.faults.service import Setting, eventually, running
-from tests.promises.inboxes import TERMS, HandClock
+from tests.promises.inboxes import TERMS
 from tests.servers.postgres import Postgres
+from tests.support.clock import HandClock
+from tests.support.deployment import ROOT, files
 from tests.support.programs import found
 from tests.support.shared_inboxes import claims, done, fill, named, replicas, session, stored
-from tests.unit.deployment import ROOT, files
 
 # Least privileges.
 

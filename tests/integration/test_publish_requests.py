@@ -30,14 +30,15 @@ from sfn.storage import PrefixRouter
 from sfn.storage.local import LocalStore
 from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
-from tests.faults import inboxes
+from tests.faults import inspection
 from tests.faults.lake import NAMESPACE, Lake, Table, serving
 from tests.faults.proxy import Asked, Fault, Pass, Proxy
 from tests.faults.service import eventually
 from tests.faults.stores import CountingStore
-from tests.promises.inboxes import TERMS, HandClock
+from tests.promises.inboxes import TERMS
 from tests.promises.stores import s3_store
 from tests.servers.object_stores import S3
+from tests.support.clock import HandClock
 
 # Requests to the store.
 
@@ -183,7 +184,7 @@ class Site:
 
     async def settled(self) -> None:
         """Return once every hint was seen through and nothing is under way."""
-        await eventually(lambda: not inboxes.unsettled(self.database) and not inboxes.leased(self.database))
+        await eventually(lambda: not inspection.unsettled(self.database) and not inspection.leased(self.database))
 
     async def cost(self, *hints: Notification) -> tuple[PutResult, dict[str, int]]:
         """What came of hints, and every request that they led to."""
@@ -318,5 +319,5 @@ async def test_ten_thousand_events_while_the_store_is_away_end_as_one_write_or_t
 async def _watch(database: Path, rows: list[int]) -> None:
     """Note the highest count of attempts over all rows, for ever."""
     while True:
-        rows.append(inboxes.most_attempts(database))
+        rows.append(inspection.most_attempts(database))
         await anyio.sleep(0.05)

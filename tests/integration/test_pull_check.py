@@ -24,11 +24,11 @@ from sfn.pull.nats_connection import DurableConsumer, NatsOptions
 from sfn.settings.model import Settings
 from tests.servers.nats import USER, Nats, Operator, Party, creds
 from tests.servers.process import free_port
+from tests.support.certificates import Authority, Files
 from tests.support.listener import Inbox
 from tests.support.processes import until
 from tests.support.pull_source import Place, event
-from tests.unit.certificates import Authority, Files
-from tests.unit.settings_ground import CATALOG, Ground
+from tests.support.settings_file import CATALOG, Ground
 
 # `sfn check`.
 

@@ -19,8 +19,8 @@ from pyiceberg.table import Table
 import sfn
 from sfn.errors import Unreadable
 from sfn.sfnfile import version_hint
-from tests.faults import inboxes
-from tests.faults.files import Pointed
+from tests.faults import inspection
+from tests.faults.inspection import Pointed
 from tests.faults.lake import Lake as FaultLake
 from tests.faults.lake import Table as FaultTable
 from tests.faults.lake import serving as serving_lake
@@ -203,7 +203,7 @@ async def test_the_files_follow_their_owner_only(name: str, tmp_path: Path, reco
                 await _committed((ours, "orders", owner), (theirs, name, stranger))
                 await eventually(lambda: not ours.wrong())
                 tasks.cancel_scope.cancel()
-            letters = inboxes.letters(stranger.setting.database)
+            letters = inspection.letters(stranger.setting.database)
     figures = {
         "commits": {"ours": len(table.history), "theirs": len(other.history)},
         "looks": poller.looks,

@@ -22,12 +22,12 @@ from sfn.errors import Unreadable
 from sfn.http.responses import PROBLEM_MEDIA_TYPE
 from sfn.http.server import listening_socket
 from sfn.settings import load
+from tests.support.certificates import Authority, Files, replace
 from tests.support.listener import STANDARD, WEBHOOK, fields
+from tests.support.metrics_page import Page
 from tests.support.processes import until
+from tests.support.rest_catalog import reply, running
 from tests.support.service import TOKEN, TOLD, Daemon, Lake, configure, lake, refused, serving
-from tests.unit.certificates import Authority, Files, replace
-from tests.unit.rest_server import reply, running
-from tests.unit.scraping import Page
 
 # Events and files.
 

@@ -10,9 +10,9 @@ import pytest
 from nats.js.errors import NotFoundError
 
 from tests.servers.nats import Nats
+from tests.support.metrics_page import Page
 from tests.support.pull_source import Place
 from tests.support.service import Daemon, Lake, configure, lake, refused, serving
-from tests.unit.scraping import Page
 
 SWEEPING = ({"PYTHONPATH": str(Path(__file__).parents[2])}, ("tests.integration.child_processes", "sweeping"))
 """The environment and the command of a service that need not wait long from one sweep to the next."""

@@ -43,8 +43,9 @@ from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.sqlite.committer import GroupCommitter
 from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.inbox.sqlite.schema import VERSION
-from tests.promises.inboxes import AT, PLENTY, TERMS, Ground, HandClock, pointer, table
+from tests.promises.inboxes import AT, PLENTY, TERMS, Ground, pointer, table
 from tests.promises.processes import Step, ended, names_in, refuse, started, told
+from tests.support.clock import HandClock
 from tests.support.processes import until
 from tests.support.shared_inboxes import hold, open_it, put_for_ever
 

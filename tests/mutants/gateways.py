@@ -1,11 +1,8 @@
-"""The mutants of what a gateway notes of the commits that pass through it, each killed in the simulation.
-
-And of what was found by that: nothing else looks at these tables.
-"""
+"""The mutants of commits that pass through a gateway: what it notes of each, and how it finds out what became of it."""
 
 from __future__ import annotations
 
-from tests.mutants.mutant import Mutant
+from tests.mutants.mutant import Mutant, broken
 
 GATEWAY = "tests/simulation/test_gateway.py"
 
@@ -196,5 +193,41 @@ GATEWAYS = (
         15,
         f"{CONNECTIONS}::test_a_large_body_takes_no_memory_once_the_catalog_has_it",
         "assert used == [0] * 4",
+    ),
+)
+
+NOTES = "tests/promises/test_inbox_intents.py"
+ASKED = "tests/simulation/test_replicas.py"
+
+INTENTS = (
+    Mutant(
+        "15-a-single-ask",
+        15,
+        f"{ASKED}::test_a_commit_is_published_though_its_gateway_died_before_it_heard_the_end",
+        'assert stage.pointer("a") == last.metadata_location',
+    ),
+    Mutant(
+        "15-one-intent-per-table",
+        15,
+        f"{NOTES}::test_success_of_another_commit_leaves_an_intent_open[asyncio-SQLite]",
+        "assert [at for at, _ in await asks(ground)] == [FIRST, SECOND, THIRD, LAST]",
+    ),
+    Mutant(
+        "15-late-claim-forgets-the-ask",
+        15,
+        f"{NOTES}::test_claim_after_the_last_check_time_checks_once[asyncio-memory]",
+        'assert await asks(ground) == [(0, ["prod:sales.orders"])]',
+    ),
+    Mutant(
+        "15-shared-answers-after-rows",
+        15,
+        f"{ASKED}::test_who_answers_a_commit_and_who_asks_for_it_wait_for_nobody_in_a_circle",
+        broken("deadlock"),
+    ),
+    Mutant(
+        "15-shared-left-to-another-is-forgotten",
+        15,
+        f"{ASKED}::test_what_is_not_asked_for_because_another_one_has_its_row_is_asked_for_soon",
+        'assert stage.told_by(GATEWAY) == [named("a")]',
     ),
 )

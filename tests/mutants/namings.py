@@ -96,7 +96,7 @@ NAMINGS = (
     Mutant(
         "08-drop-is-told-once-more",
         8,
-        "tests/unit/test_inbox_outcomes.py::test_a_drop_that_a_claim_saw_through_is_not_told_once_more[True-outcome0-False]",
+        "tests/unit/test_inbox_transitions.py::test_a_drop_that_a_claim_saw_through_is_not_told_once_more[True-outcome0-False]",
         "assert (after.pending.drop, after.pending.purge, after.due_at) == (kept, kept, NOW)",
     ),
     Mutant(
@@ -165,20 +165,20 @@ NAMINGS = (
     Mutant(
         "09-own-older-file-goes-last",
         9,
-        "tests/unit/test_publish_plan.py"
+        "tests/unit/test_publish_decide.py"
         "::test_an_older_file_of_ones_own_goes_before_another_table_takes_the_place_of_the_newest[asyncio]",
         'assert ("current", second.uuid) not in store.states',
     ),
     Mutant(
         "09-same-pointer-is-older",
         9,
-        "tests/unit/test_publish_plan.py::test_a_file_that_says_the_same_is_not_waited_for[asyncio]",
+        "tests/unit/test_publish_decide.py::test_a_file_that_says_the_same_is_not_waited_for[asyncio]",
         'assert (line.document(A)["guid"], line.document(B)["guid"]) == (table.uuid, new.uuid)',
     ),
     Mutant(
         "09-older-of-a-row-that-went-on-is-forgotten",
         9,
-        "tests/unit/test_publish_plan.py"
+        "tests/unit/test_publish_decide.py"
         "::test_an_older_one_is_waited_for_also_once_its_row_has_published_another_table[asyncio]",
         'assert (line.document(A)["state"], line.document(B, there)["guid"]) == ("current", gone.uuid)',
     ),
@@ -205,7 +205,7 @@ NAMINGS = (
     Mutant(
         "09-older-elsewhere-is-overlooked",
         9,
-        "tests/unit/test_publish_plan.py"
+        "tests/unit/test_publish_decide.py"
         "::test_that_is_so_too_where_an_older_one_lies_at_a_place_that_the_table_left[asyncio]",
         'assert line.document(B, there)["state"] == "current"',
     ),
@@ -231,19 +231,19 @@ NAMINGS = (
     Mutant(
         "09-first-place-is-where-it-lives",
         9,
-        "tests/unit/test_publish_plan.py::test_two_names_of_a_table_that_is_gone_do_not_wait_for_one_another",
+        "tests/unit/test_publish_decide.py::test_two_names_of_a_table_that_is_gone_do_not_wait_for_one_another",
         "publishes and no end",
     ),
     Mutant(
         "09-hint-that-was-found-is-kept",
         9,
-        "tests/unit/test_publish_plan.py::test_two_tables_of_one_directory_that_end_at_once_leave_no_hint",
+        "tests/unit/test_publish_decide.py::test_two_tables_of_one_directory_that_end_at_once_leave_no_hint",
         "assert line.hint() is None",
     ),
     Mutant(
         "09-hint-that-is-to-be-replaced-goes",
         9,
-        "tests/unit/test_publish_plan.py::test_a_hint_that_the_same_table_under_another_name_will_replace_stays",
+        "tests/unit/test_publish_decide.py::test_a_hint_that_the_same_table_under_another_name_will_replace_stays",
         "assert line.hint() == said is not None",
     ),
     Mutant(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from tests.mutants.facades import FACADES
-from tests.mutants.gateways import GATEWAYS
-from tests.mutants.intents import INTENTS
-from tests.mutants.listings import LISTINGS
+from tests.mutants.facades import FACADES, LISTINGS
+from tests.mutants.gateways import GATEWAYS, INTENTS
 from tests.mutants.mutant import Mutant, broken
 from tests.mutants.namings import NAMINGS
 from tests.mutants.shared import SHARED
@@ -15,10 +13,10 @@ FILES = "tests/simulation/test_files.py"
 LEASES = "tests/simulation/test_leases.py"
 EVENT_ONLY = "tests/simulation/test_event_only.py"
 PUBLISH_TOLD = "tests/unit/test_publish_event_only.py"
-ORDER = "tests/unit/test_publish_plan.py"
-BESIDE = "tests/unit/test_publish_plan.py"
+ORDER = "tests/unit/test_publish_decide.py"
+BESIDE = "tests/unit/test_publish_decide.py"
 SWEEP = "tests/unit/test_worker_sweep.py"
-REFUSED = "tests/unit/test_publish_refused.py"
+REFUSED = "tests/unit/test_publish_locations.py"
 QUIRKS = "tests/promises/test_store_quirks.py"
 TROUBLE = "tests/unit/test_worker.py"
 DENIALS = "tests/unit/test_storage_denials.py"

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.apart import ROOT, Ended, copied, run
-from tests.mutants.mutant import Mutant
+from tests.mutants.mutant import ROOT, Ended, Mutant, copied, run
 from tests.mutants.table import TABLE
 
 PATCHES = ROOT / "tests" / "mutants"

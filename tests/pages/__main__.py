@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pages.reference import pages
+from tests.pages import pages
 
 if __name__ == "__main__":
     for page in pages():

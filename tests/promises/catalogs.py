@@ -34,7 +34,7 @@ from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig
 from sfn.storage.memory import MemoryStore
 from tests.support.programs import runtime
-from tests.unit.told_line import metadata
+from tests.support.publishing import metadata
 
 _spaces = count(1)
 

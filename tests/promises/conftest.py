@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.promises.inboxes import ADAPTERS, Ground, HandClock, Site
+from tests.promises.inboxes import ADAPTERS, Ground, Site
+from tests.support.clock import HandClock
 
 
 @pytest.fixture(name="ground", params=list(ADAPTERS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -31,6 +31,7 @@ from sfn.inbox.model import AdminCommand, DeadLetter, DeadLetterFilter, InboxCon
 from sfn.inbox.postgres import PostgresInbox, PostgresServer
 from sfn.inbox.sqlite import SqliteInbox
 from tests.servers.postgres import Postgres
+from tests.support.clock import HandClock
 
 PLENTY = Capacity(total=100, live=90, sweeps=10)
 TOLD = "told"
@@ -49,21 +50,6 @@ DAY: Final = 86_400
 
 class AnyInbox(InboxWriter, JobQueue, TableIndex, DropLimit, AdminQueries, DeadLetters, CatalogAdmin, Protocol):
     """All faces of an inbox."""
-
-
-class HandClock:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self._now = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def now(self) -> datetime:
-        return self._now
-
-    def turn(self, seconds: float) -> datetime:
-        """So much later."""
-        self._now += timedelta(seconds=seconds)
-        return self._now
 
 
 @dataclass(frozen=True, slots=True)

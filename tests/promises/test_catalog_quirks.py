@@ -19,8 +19,9 @@ from tests.promises.catalog_quirks.server import NAME, Outcome
 from tests.promises.catalog_quirks.table import named
 from tests.promises.catalog_quirks.world import QuirkWorld, Seen, measured, opened, outcome, page
 from tests.promises.catalogs import World
-from tests.promises.inboxes import Ground, HandClock
-from tests.unit.sweeping import POLICY, Noting
+from tests.promises.inboxes import Ground
+from tests.support.clock import HandClock
+from tests.support.working import POLICY, Noting
 
 QUIRKS = named()
 Promise: TypeAlias = Callable[[World], Awaitable[None]]

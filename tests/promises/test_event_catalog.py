@@ -17,7 +17,7 @@ from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import ErrorScope, Transient
 from sfn.storage.memory import MemoryStore
-from tests.unit.told_line import metadata
+from tests.support.publishing import metadata
 
 NAME = TableIdentifier("lake", ("n",), "t")
 AT = "s3://lake/t"

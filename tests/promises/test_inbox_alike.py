@@ -42,8 +42,9 @@ from sfn.domain.jobs import (
     Wakeup,
 )
 from sfn.inbox.model import AdminCommand, DeadLetter
-from tests.promises.inboxes import ADAPTERS, AnyInbox, Ground, HandClock, Site, pointer, table
+from tests.promises.inboxes import ADAPTERS, AnyInbox, Ground, Site, pointer, table
 from tests.servers.postgres import Postgres
+from tests.support.clock import HandClock
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape
 
 from aiohttp import web
 
-from tests.unit.rest_server import served
+from tests.support.rest_catalog import served
 
 BUCKET: Final = "lake"
 MARK: Final = "x-amz-meta-sfn-write"

@@ -1,4 +1,4 @@
-"""What can be measured of the tree without running it, each with the limit that it is kept within."""
+"""What can be measured of the tree without running it, each with its limit, and links in pages that lead nowhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from tests.shape import links, wording
+from tests.shape import wording
 from tests.shape.event import modules_of_an_event
 
 ROOT: Final = Path(__file__).parents[2]
@@ -21,6 +21,13 @@ BACKENDS: Final = (PACKAGE / "inbox" / "sqlite", PACKAGE / "inbox" / "postgres",
 SHOWN: Final = 20
 
 _SEE: Final = re.compile(r"(?:See|As) `[^`]+`[.;]?")
+
+_LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
+_PATH: Final = re.compile(r"`((?:tests|service|docs|deploy)/[\w/.-]+\.\w+)`")
+"""A file of the repository in a code span. `NAME` in it stands for any name."""
+_FENCE: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+_HEADING: Final = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
+_ANCHOR: Final = re.compile(r'<a (?:id|name)="([^"]+)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,7 @@ def measured() -> list[Measure]:
         _counted("class names defined more than once", _repeated_classes()),
         _counted("banned words", _banned()),
         _counted("docstrings that only refer to another", _references()),
-        _counted("links in pages that lead nowhere", links.broken(ROOT)),
+        _counted("links in pages that lead nowhere", broken_links(ROOT)),
         Measure("modules that one event passes through", len(modules_of_an_event()), 0, 70, goal=50),
         Measure("test files", len(tests), 0, 611, goal=480),
         Measure("lines of tests", sum(map(_lines, tests)), 0, 106_500, goal=82_000),
@@ -125,3 +132,40 @@ def _references() -> Iterator[str]:
                 said = ast.get_docstring(node)
                 if said is not None and is_reference(said):
                     yield f"{path.relative_to(PACKAGE)}: {node.name}: {said}"
+
+
+def prose_pages(root: Path) -> list[Path]:
+    """Return the pages of the repository."""
+    return sorted([*root.glob("*.md"), *(root / "docs").rglob("*.md"), *(root / ".github").rglob("*.md")])
+
+
+def broken_links(root: Path) -> Iterator[str]:
+    """Yield each relative link, and each path in a code span, whose file or heading does not exist."""
+    for page in prose_pages(root):
+        text = _FENCE.sub("", page.read_text())
+        for path in _PATH.findall(text):
+            if "NAME" not in path and not (root / path).exists():
+                yield f"{page.relative_to(root)}: {path}"
+        for match in _LINK.finditer(text):
+            target = match[1] or match[2]
+            if "://" in target or target.startswith("mailto:"):
+                continue
+            file, _, anchor = target.partition("#")
+            other = (page.parent / file).resolve() if file else page
+            where = f"{page.relative_to(root)}: {target}"
+            if not other.exists() or (anchor and other.suffix == ".md" and anchor not in anchors(other)):
+                yield where
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page, as GitHub makes them of headings."""
+    text = _FENCE.sub("", page.read_text())
+    found: set[str] = set(_ANCHOR.findall(text))
+    for heading in _HEADING.findall(text):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        anchor = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+        number = 0
+        while (name := anchor if not number else f"{anchor}-{number}") in found:
+            number += 1
+        found.add(name)
+    return found

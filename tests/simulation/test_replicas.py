@@ -26,13 +26,14 @@ from tests.promises import (
     test_inbox_jobs,
     test_inbox_reported_changes,
 )
-from tests.promises.inboxes import TERMS, Ground, HandClock
+from tests.promises.inboxes import TERMS, Ground
 from tests.simulation.database.inbox import Replica
 from tests.simulation.database.server import Server
 from tests.simulation.faults import Faults
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.script import ELSEWHERE, LEASE, LOOK, PLACE, Asleep, Blocked, Cut, Held, Replicated, named
 from tests.simulation.settings import Setting
+from tests.support.clock import HandClock
 
 FILE = f"{PLACE}/metadata/_sfn/n_a_main.ver"
 

@@ -20,7 +20,7 @@ from sfn.sfnfile.document import Document, DocumentState, render
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, FileOwner, Naming
 from sfn.spark.engine_sfn import PartitionFiles, SfnLoad
-from tests.unit.directory import Directory
+from tests.support.table_directory import Directory
 
 
 def publish(catalog: Catalog, identifier: str, naming: Naming = IDENTIFIER) -> str:

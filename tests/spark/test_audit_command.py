@@ -19,7 +19,7 @@ from sfn.settings import load
 from tests.bench import many, servers
 from tests.bench.many import Many
 from tests.bench.servers import CATALOG, Setting
-from tests.unit.logs import as_before
+from tests.support.logs import as_before
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -28,9 +28,8 @@ from sfn.spark.files_pruning import check_file_location
 from sfn.spark.request import AsOfOrdinal, AsOfRef, AsOfSnapshot, AsOfTime, parse_as_of
 from tests.spark.session import changed_settings
 from tests.spark.tables import error_text
-from tests.unit.directory import OTHER_UUID
-from tests.unit.odd_paths import NOT_ON_EVERY_STORE, ODD, odd_table
-from tests.unit.real_table import RealTable, real_table
+from tests.support.real_table import NOT_ON_EVERY_STORE, ODD, RealTable, odd_table, real_table
+from tests.support.table_directory import OTHER_UUID
 from tests.unit.test_reader_paths import put
 
 ENGINES = ("iceberg", "files", "sfn")

@@ -37,8 +37,8 @@ from sfn.spark.engine_iceberg import driver_facade, pin_pointer
 from sfn.spark.request import make_read_request
 from tests.spark.session import FACADE_TOKEN, FACADE_URI, changed_settings, remote_facade
 from tests.spark.tables import error_text, publish, write_sfn_file
-from tests.unit.directory import OTHER_UUID, Directory
-from tests.unit.real_table import RealTable, real_table
+from tests.support.real_table import RealTable, real_table
+from tests.support.table_directory import OTHER_UUID, Directory
 
 ENGINES = ("iceberg", "files", "sfn")
 

@@ -25,7 +25,7 @@ from tests.bench import many
 from tests.bench.many import Many
 from tests.spark.session import JVM_OPTIONS, spark_environment
 from tests.spark.tables import write_sfn_file
-from tests.unit.logs import as_before
+from tests.support.logs import as_before
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = "/warehouse/sales/orders"

@@ -36,7 +36,7 @@ from sfn.spark.files_schema import ColumnScope, column_names, column_scope, sche
 from sfn.spark.request import make_read_request
 from sfn.spark.time_travel import pin_appended_scan, pin_table
 from tests.spark.tables import publish, read_rows
-from tests.unit.listed_table import POSITIONS, ListedTable, listed, own_catalog
+from tests.support.real_table import POSITIONS, ListedTable, listed, own_catalog
 
 PATH_ID = 2147483546
 """Iceberg's id of the column `file_path` of position deletes."""

@@ -20,7 +20,7 @@ import sfn.spark
 from sfn.demo.environment import RestCatalogServer
 from sfn.spark import start
 from sfn.spark.start import forget_archive_finders
-from tests.unit.real_table import real_table
+from tests.support.real_table import real_table
 
 
 def test_a_table_is_written_and_read_as_it_was(spark: SparkSession, catalog: RestCatalogServer) -> None:

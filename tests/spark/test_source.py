@@ -51,7 +51,7 @@ from sfn.spark.arrow_types import spark_schema
 from sfn.spark.engine_sfn import PINNED_OPTION, PartitionFiles, SfnLoad, group_tasks
 from sfn.spark.source_options import STORAGE
 from tests.spark.tables import files_per_task, own_catalog, publish, read_rows, write_sfn_file
-from tests.unit.real_table import RealTable, real_table
+from tests.support.real_table import RealTable, real_table
 
 TYPES = """
   b BOOLEAN, i INT NOT NULL, l BIGINT, f FLOAT, d DOUBLE, small DECIMAL(9, 2), big DECIMAL(38, 10), day DATE,

@@ -12,7 +12,7 @@ import sfn.spark
 from sfn.demo.environment import RestCatalogServer
 from sfn.errors import SfnError
 from tests.spark.tables import publish, write_tombstone
-from tests.unit.directory import WRITTEN_AT
+from tests.support.table_directory import WRITTEN_AT
 
 LACKS: Final = {"files": ["first_row_id", "referenced_data_file", "content_offset", "content_size_in_bytes"]}
 """Columns that PyIceberg does not have."""

@@ -43,7 +43,8 @@ from sfn.telemetry.logs import RejectionLog
 from sfn.telemetry.metrics import Metrics
 from sfn.worker.capacity import CircuitBreakerState
 from sfn.worker.sweep import SweepReport
-from tests.promises.inboxes import TERMS, Ground, HandClock
+from tests.promises.inboxes import TERMS, Ground
+from tests.support.clock import HandClock
 
 LIMIT = 4_096
 DEADLINE = 0.4

@@ -1,6 +1,6 @@
 """Processes that tests start, as forks that have imported their packages already, and waiting for what processes do.
 
-A fork imports this project's own code anew only where its work says so, see `tests.mutants.apart`.
+A fork imports this project's own code anew only where its work says so, see `tests.mutants.mutant`.
 """
 
 from __future__ import annotations

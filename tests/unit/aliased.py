@@ -13,7 +13,7 @@ from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Transient
 from sfn.sfnfile.locations import is_below
 from sfn.storage import Deleted, Guarantees, ObjectStore, PreconditionFailed
-from tests.unit.publishing import CountingStore
+from tests.support.publishing import CountingStore
 
 
 class Names:

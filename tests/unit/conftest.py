@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from tests.unit.rest_server import Open, Server, opening, reply, running, table
+from tests.support.rest_catalog import Open, Server, opening, reply, running, table
 
 
 @pytest.fixture

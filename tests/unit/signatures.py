@@ -16,7 +16,7 @@ from urllib.parse import quote
 import pytest
 from aiohttp import web
 
-from tests.unit.rest_server import Responder, reply, table
+from tests.support.rest_catalog import Responder, reply, table
 
 KEY_ID = "AKIDEXAMPLE"
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"  # noqa: S105 - an example

@@ -45,14 +45,12 @@ from sfn.storage import PrefixRouter
 from sfn.worker.retry import RetryPolicy
 from sfn.worker.worker import WorkerOptions
 from tests.promises.catalogs import ToldWorld
-from tests.promises.inboxes import TERMS, HandClock, table
+from tests.promises.inboxes import TERMS, table
 from tests.promises.inboxes import Ground as Rows
-from tests.unit import rest_server
-from tests.unit.rest_server import Open, Server, complaint, reply
-from tests.unit.settings_ground import CATALOG, Ground
-
-# ── Settings in use
-
+from tests.support import rest_catalog
+from tests.support.clock import HandClock
+from tests.support.rest_catalog import Open, Server, complaint, reply
+from tests.support.settings_file import CATALOG, Ground
 
 EVERYTHING = """
 [listener]
@@ -102,13 +100,13 @@ def fixture_ground(tmp_path: Path) -> Ground:
 
 @pytest.fixture(name="server")
 async def fixture_server() -> AsyncGenerator[Server]:
-    async with rest_server.running() as server:
+    async with rest_catalog.running() as server:
         yield server
 
 
 @pytest.fixture(name="opened")
 async def fixture_opened() -> AsyncGenerator[Open]:
-    async with rest_server.opening() as opened:
+    async with rest_catalog.opening() as opened:
         yield opened
 
 
@@ -261,9 +259,6 @@ def test_a_catalog_that_pyiceberg_cannot_open_is_told_with_the_others(ground: Gr
     assert "s3cret" not in str(caught.value)
 
 
-# ── Identity of a catalog
-
-
 @pytest.fixture(name="inbox")
 def fixture_inbox() -> MemoryInbox:
     return MemoryInbox(TERMS, HandClock())
@@ -371,9 +366,6 @@ async def test_a_catalog_that_retires_gets_no_files_from_then_on(
 
 async def test_another_name_is_no_catalog(ground: Ground, inbox: MemoryInbox) -> None:
     assert await LazyCatalogRegistry(ground.load(CATALOG), {}, RetiredCatalogs(), inbox, inbox).get("prod") is None
-
-
-# ── Event-only catalogs
 
 
 BOTH = f"""

@@ -16,10 +16,7 @@ from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import FatalError, Rejected
 from sfn.formats.event import Sender
 from sfn.settings.model import Settings
-from tests.unit.settings_ground import CATALOG, Ground
-
-# ── Access control
-
+from tests.support.settings_file import CATALOG, Ground
 
 SECRET = "s3cret-of-two"  # noqa: S105 - it opens nothing
 
@@ -77,9 +74,6 @@ def test_a_sender_may_be_pinned_to_a_dialect(ground: Ground) -> None:
     text = "[senders.etl]\ndialect = 'glue'\nsecrets = { main = 'd' }\ncatalogs = { '1/eu' = 'prod' }"
     sender = build_access_control(ground.load(CATALOG + text), SystemClock()).senders.identify_by_token(b"Bearer d")
     assert sender == Sender("etl", {"1/eu": "prod"}, "glue")
-
-
-# ── Accepted events
 
 
 SETTINGS = f"""

@@ -30,9 +30,6 @@ from sfn.sfnfile.naming import FileLayout
 from sfn.worker.compare import CachedAnswer, TableComparison
 from sfn.worker.sweep import BoundedQueue
 
-# ── Missing and unreadable files
-
-
 NAME = TableIdentifier("prod", ("ns",), "orders")
 
 
@@ -52,9 +49,6 @@ def test_a_store_that_does_not_answer_is_missing_nothing() -> None:
     missing, unseen = slices.find_missing_files(NAME, table("s3://bucket/orders"), (), options)
     assert missing == ""
     assert "expected a store that answers, found EndpointConnectionError" in unseen
-
-
-# ── Listing
 
 
 class Failing(MemoryCatalog):
@@ -118,9 +112,6 @@ async def test_a_catalog_that_lists_no_namespace_is_given_up_soon() -> None:
         found, refused = await list_tables(given, catalog, TableFilter(), CatalogRetries(0.0))
     assert (found, len(refused)) == ([], 300)
     assert catalog.asked <= MAX_TRIES * MAX_CONSECUTIVE_FAILURES * (1 + MAX_PROBES), "most were not asked about"
-
-
-# ── Slices and lag
 
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -28,9 +28,6 @@ from sfn.settings.model import Settings
 from sfn.settings.sources import ConfigurationError
 from sfn.sfnfile import document
 
-# ── A report in a directory
-
-
 AT = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
@@ -282,9 +279,6 @@ def test_old_runs_stay_while_a_tag_may_need_them(place: ReportLocation) -> None:
     assert current is not None
     table.manage_snapshots().create_tag(current.snapshot_id, "kept").commit()
     assert writer.remove_old_runs(table, 1, AT) == 0
-
-
-# ── A report in a configured catalog
 
 
 ASSUMED = 'auth = "sigv4"\nsigning_region = "eu-west-1"\nsigning_name = "glue"\nrole_arn = "arn:aws:iam::1:role/x"'

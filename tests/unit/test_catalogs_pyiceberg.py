@@ -34,9 +34,6 @@ from sfn.domain.catalog_answer import Loaded, LoadResult, NoSuchTable
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
 from tests.unit.library_ground import ORDERS, PRIVATE, Database, opening, planned, trouble_of
 
-# ── Errors
-
-
 LOCKED = sqlalchemy.exc.OperationalError("SELECT 1", {}, sqlite3.OperationalError("database is locked"))
 NO_COLUMN = sqlalchemy.exc.ProgrammingError("SELECT 1", {}, sqlite3.ProgrammingError("no such column"))
 T, P = Transient, Permanent
@@ -195,9 +192,6 @@ def test_a_database_error_is_told_without_its_statement() -> None:
     assert refusal.found == "OperationalError: database is locked"
 
 
-# ── Metadata files
-
-
 OTHER = replace(ORDERS, name="other")
 LARGE = 9 * 2**20
 """Bytes that are not decoded at once."""
@@ -302,9 +296,6 @@ async def test_where_none_can_be_read_any_more_it_is_the_catalogs(
     assert (await trouble_of(catalog, OTHER)).scope is ErrorScope.TABLE
     pointer.mkdir()
     assert (await trouble_of(catalog, OTHER)).scope is ErrorScope.CATALOG
-
-
-# ── Settings of the adapter
 
 
 SQL = {"type": "sql", "uri": "postgresql+psycopg2://user:s3cret@Host:5432/lake?sslmode=require"}
@@ -484,9 +475,6 @@ except Exception as error:
         "catalogs.prod.properties.type: expected PyIceberg, and the packages that it needs for such a catalog, "
         f"found no module {missing}; pip install '.[pyiceberg]'"
     )
-
-
-# ── Blocking calls
 
 
 SHORT = 0.1

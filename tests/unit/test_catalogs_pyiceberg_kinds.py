@@ -25,11 +25,8 @@ from sfn.catalogs.pyiceberg import PyIcebergCatalog
 from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified, StagedCreate
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
+from tests.support.rest_catalog import Responder, Server, complaint, reply, table
 from tests.unit.library_ground import ORDERS, PRIVATE, Database, opening, trouble_of
-from tests.unit.rest_server import Responder, Server, complaint, reply, table
-
-# ── Hive and AWS Glue
-
 
 REGION = {"glue.region": "us-east-1", "glue.access-key-id": "ours", "glue.secret-access-key": PRIVATE}
 Tables = Mapping[str, Mapping[str, str]]
@@ -209,9 +206,6 @@ async def test_a_server_that_is_away_is_trouble_of_the_catalog(properties: dict[
     assert (type(trouble), trouble.scope) == (Transient, ErrorScope.CATALOG)
 
 
-# ── REST
-
-
 EMPTY = {"schema": {"type": "struct", "fields": []}, "partition-spec": [], "last-column-id": 0}
 WHOLE = {
     "schemas": [{"type": "struct", "schema-id": 0, "fields": []}],
@@ -384,9 +378,6 @@ async def test_a_namespace_that_fails_is_withheld_and_all_others_are_walked(
     found = [one async for one in rest_catalog.tables()]
     assert [one.dotted for one in found if isinstance(one, TableIdentifier)] == ["aa.other", "zz.other"]
     assert [one.namespace for one in found if isinstance(one, UnlistedNamespace)] == [("sales",)]
-
-
-# ── SQL
 
 
 @pytest.fixture(name="sql_catalog")

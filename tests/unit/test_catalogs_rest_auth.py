@@ -15,7 +15,7 @@ from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.catalogs.rest.settings import RestSettings
 from sfn.domain.catalog_answer import Loaded
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
-from tests.unit.rest_server import (
+from tests.support.rest_catalog import (
     ORDERS,
     PRIVATE,
     Mint,
@@ -30,8 +30,6 @@ from tests.unit.rest_server import (
     running,
     table,
 )
-
-# ── Credentials
 
 
 async def test_nothing_is_sent_where_nothing_is_configured(server: Server, opened: Open) -> None:
@@ -225,9 +223,6 @@ async def test_settings_that_cannot_work_are_refused(opened: Open, case: str) ->
     assert PRIVATE not in str(caught.value)
 
 
-# ── Renewal of tokens
-
-
 MANY = 8
 
 
@@ -341,9 +336,6 @@ async def test_who_gives_up_leaves_the_question_to_the_next() -> None:
 
 def test_no_value_shows() -> None:
     assert "s3cret" not in repr(Expiring("s3cret", 1.0))
-
-
-# ── Concurrent requests for tokens
 
 
 CALLERS = 32

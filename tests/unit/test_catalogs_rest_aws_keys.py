@@ -15,7 +15,7 @@ from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.clock import SystemClock
 from sfn.domain.catalog_answer import Loaded
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
-from tests.unit.rest_server import ORDERS, Open, Server, pass_by, running
+from tests.support.rest_catalog import ORDERS, Open, Server, pass_by, running
 from tests.unit.signatures import KEY_ID, SECRET, Aws, alone
 
 SIGNED = {"auth": "sigv4", "signing_region": "eu-central-1", "signing_name": "glue", "config_timeout": 5.0}

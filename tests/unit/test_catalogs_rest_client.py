@@ -17,8 +17,11 @@ from sfn.catalogs.rest.errors import CatalogReply
 from sfn.catalogs.rest.settings import RestSettings
 from sfn.domain.catalog_answer import Loaded, NotModified, StagedCreate
 from sfn.domain.identifiers import TableIdentifier
-from sfn.errors import ErrorScope, ExternalError, Permanent, UnaddressableTable
-from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, reply, running, table
+from sfn.errors import ErrorScope, ExternalError, Permanent, Transient, UnaddressableTable
+from tests.support.rest_catalog import ORDERS, PRIVATE, Open, Responder, Server, reply, running, table
+
+FIRST = {"prefix": "first"}
+SECOND = {"prefix": "second"}
 
 
 def configured(overrides: dict[str, str], defaults: dict[str, str] | None = None) -> Responder:
@@ -286,3 +289,72 @@ async def test_the_identity_is_a_digest_of_uri_warehouse_and_prefix(server: Serv
     server.config = configured({})
     assert await opened(server).identity() == hashlib.sha256(f"{server.uri}\n\n".encode()).hexdigest()[:32]
     assert await opened(server, catalog_id="mine").identity() == "mine"
+
+
+@pytest.fixture
+def prefixed(server: Server) -> Server:
+    server.config = configured(FIRST)
+    return server
+
+
+@pytest.mark.parametrize("status", [429, 500])
+async def test_another_prefix_is_trouble_that_names_both(prefixed: Server, opened: Open, status: int) -> None:
+    catalog = opened(prefixed, catalog_id="ours")
+    await catalog.load(ORDERS, None)
+    prefixed.config, prefixed.other = configured(SECOND), reply(b"", status)
+    with pytest.raises(Transient):
+        await catalog.load(ORDERS, None)
+    prefixed.other = reply(table())
+    for _ in range(2):
+        with pytest.raises(Transient) as caught:
+            await catalog.load(ORDERS, None)
+        trouble = caught.value
+        assert trouble.scope is ErrorScope.CATALOG
+        assert f"{prefixed.uri} with prefix 'first'" in trouble.expected
+        assert f"{prefixed.uri} with prefix 'second'" in trouble.found
+        assert "restart" in trouble.remedy
+    assert not [path for path in prefixed.asked if "second" in path]
+
+
+async def test_another_uri_is_trouble_that_names_both(prefixed: Server, opened: Open) -> None:
+    async with running() as elsewhere:
+        elsewhere.other = reply(table())
+        catalog = opened(prefixed)
+        await catalog.identity()
+        prefixed.config, prefixed.other = configured({"uri": elsewhere.uri, **FIRST}), reply(b"", 500)
+        with pytest.raises(Transient) as caught:
+            await catalog.load(ORDERS, None)
+        assert caught.value.scope is ErrorScope.CATALOG
+        assert (
+            f"{elsewhere.uri} with prefix 'first' instead of {prefixed.uri} with prefix 'first'" in caught.value.found
+        )
+        assert elsewhere.requests == []
+
+
+async def test_a_catalog_that_leads_to_the_first_again_is_asked_there(prefixed: Server, opened: Open) -> None:
+    catalog = opened(prefixed)
+    await catalog.load(ORDERS, None)
+    prefixed.config, prefixed.other = configured(SECOND), reply(b"", 429)
+    for _ in range(2):
+        with pytest.raises(Transient):
+            await catalog.load(ORDERS, None)
+    prefixed.config, prefixed.other = configured({"uri": f"{prefixed.uri}/", **FIRST}), reply(table())
+    assert isinstance(await catalog.load(ORDERS, None), Loaded)
+
+
+async def test_what_names_no_other_tables_is_followed(prefixed: Server, opened: Open) -> None:
+    catalog = opened(prefixed)
+    await catalog.load(ORDERS, None)
+    prefixed.other = reply(b"", 429)
+    with pytest.raises(Transient):
+        await catalog.load(ORDERS, None)
+    prefixed.config, prefixed.other = configured({"header.x-more": "1", **FIRST}), reply(table())
+    await catalog.load(ORDERS, None)
+    assert prefixed.requests[-1].headers["x-more"] == "1"
+
+
+async def test_a_new_start_takes_the_new_way(prefixed: Server, opened: Open) -> None:
+    await opened(prefixed).load(ORDERS, None)
+    prefixed.config = configured(SECOND)
+    assert isinstance(await opened(prefixed).load(ORDERS, None), Loaded)
+    assert prefixed.asked[-1].startswith("/v1/second/")

@@ -22,11 +22,23 @@ from sfn.catalogs.rest.credentials import extract_credentials, read_credentials,
 from sfn.domain.catalog_answer import Loaded, NoSuchTable, VendedCredential
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
-from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, complaint, pass_by, reply, table
-from tests.unit.vending_server import CREDENTIALS, GONE, LOAD, PATH, Vending, listing
-
-# ── Credentials
-
+from tests.support.rest_catalog import (
+    CREDENTIALS,
+    GONE,
+    LOAD,
+    ORDERS,
+    PATH,
+    PRIVATE,
+    Open,
+    Responder,
+    Server,
+    Vending,
+    complaint,
+    listing,
+    pass_by,
+    reply,
+    table,
+)
 
 MANY = 16
 ITEMS = TableIdentifier("lake", ("sales",), "items")
@@ -242,9 +254,6 @@ async def test_a_table_that_comes_again_has_grants_again(server: Server, opened:
     assert await key_of(catalog) == "1"
 
 
-# ── Errors
-
-
 THEIRS = "secret-access-key-number-1"
 
 
@@ -388,9 +397,6 @@ async def test_grants_are_asked_for_without_a_query_that_the_catalog_refuses(
     server.other = respond
     server.config = listing(LOAD)
     assert await opened(server).vended_credentials(ORDERS)
-
-
-# ── Credentials in responses
 
 
 KEYS = {"s3.access-key-id": "ASIA1", "s3.secret-access-key": "s3cret-of-theirs", "s3.session-token": "t0ken-of-theirs"}

@@ -14,7 +14,7 @@ from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.domain.catalog_answer import Loaded, NoSuchTable
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
-from tests.unit.rest_server import ORDERS, PRIVATE, Open, Responder, Server, complaint, reply, running, table
+from tests.support.rest_catalog import ORDERS, PRIVATE, Open, Responder, Server, complaint, reply, running, table
 
 OK = reply({"defaults": {}, "overrides": {}})
 BROKEN = reply(b"<h1>Bad Gateway</h1>", 502, content_type="text/html")

@@ -18,7 +18,7 @@ from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.catalogs.rest.client import REMEMBER_SECONDS
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
-from tests.unit.rest_server import ORDERS, Open, Responder, Server, complaint, pass_by, reply
+from tests.support.rest_catalog import ORDERS, Open, Responder, Server, complaint, pass_by, reply
 
 Namespaces = Mapping[str, list[list[str]]]
 """By parent, levels joined by `|`."""

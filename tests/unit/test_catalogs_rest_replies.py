@@ -21,10 +21,7 @@ from sfn.catalogs.rest.errors import CatalogReply, retry_after
 from sfn.catalogs.rest.settings import RestSettings
 from sfn.domain.catalog_answer import Loaded
 from sfn.domain.identifiers import TableIdentifier
-from tests.unit.rest_server import ORDERS, Open, Responder, Server, reply, table
-
-# ── Retry-After
-
+from tests.support.rest_catalog import ORDERS, Open, Responder, Server, reply, table
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DATE = r"[A-Z][a-z]{2}, [0-3][0-9] (Jan|Feb|Dec) [0-9]{4,12} [0-2][0-9]:[0-5][0-9]:[0-6][0-9] (GMT|[+-][0-9]{4})"
@@ -101,9 +98,6 @@ async def test_without_a_date_of_the_server_it_counts_from_when_the_reply_began(
 def test_whatever_is_sent_it_is_no_time_before_now(value: str) -> None:
     wait = waited(value)
     assert wait is None or wait >= 0
-
-
-# ── Huge replies
 
 
 SIZE = 250 * 2**20

@@ -14,7 +14,7 @@ from sfn.catalogs.metadata import LAST_MILLISECOND, UnreadableDocument
 from sfn.catalogs.rest import responses
 from sfn.catalogs.rest.responses import CatalogConfig, ListingPage
 from sfn.domain.identifiers import Table
-from tests.unit.rest_server import table
+from tests.support.rest_catalog import table
 
 Read = Callable[[bytes], object]
 

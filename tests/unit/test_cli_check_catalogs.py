@@ -36,11 +36,8 @@ from sfn.sfnfile.naming import FileLayout, FileOwner
 from sfn.storage import PrefixRouter
 from sfn.storage.memory import MemoryStore
 from sfn.worker.catalog_sources import VendedStores
-from tests.unit.operators import ENDED, NOON, PROD, copied
-from tests.unit.settings_ground import CATALOG, Ground
-
-# ── Identity, rights and files
-
+from tests.support.settings_file import CATALOG, Ground
+from tests.unit.admin_server import ENDED, NOON, PROD, copied
 
 LOCAL = "[catalogs.prod]\nuri = 'http://127.0.0.1:8181'\n"
 ORDERS = TableIdentifier("prod", ("sales",), "orders")
@@ -253,9 +250,6 @@ def test_this_machine_is_known_by_its_names(host: str, local: bool) -> None:
     assert is_local_host(host) is local
 
 
-# ── Retention
-
-
 @pytest.fixture(name="retention_world")
 def fixture_retention_world(tmp_path: Path) -> World:
     """One with a table of a commit every two seconds, of which twenty metadata files stay."""
@@ -265,7 +259,6 @@ def fixture_retention_world(tmp_path: Path) -> World:
     return world
 
 
-@pytest.mark.anyio
 async def test_a_table_that_forgets_within_the_time_of_a_sweep_is_warned_of(
     retention_world: World,
 ) -> None:
@@ -281,13 +274,11 @@ async def test_a_table_that_forgets_within_the_time_of_a_sweep_is_warned_of(
     )
 
 
-@pytest.mark.anyio
 async def test_without_sweeps_files_may_be_late_without_bound(retention_world: World) -> None:
     finding = await retention_world.wrong(f"{LOCAL}[sweep]\nevery = 'off'\n")
     assert "the SFN file may be late without bound (sweep.every is off)" in finding.text
 
 
-@pytest.mark.anyio
 async def test_what_lives_as_long_as_files_are_late_is_fine(retention_world: World) -> None:
     retention_world.lag = Lag(timedelta(seconds=40), "measured")
     assert {one.severity for one in await retention_world.found()} == {Severity.OK}
@@ -295,7 +286,6 @@ async def test_what_lives_as_long_as_files_are_late_is_fine(retention_world: Wor
     assert "(measured)" in (await retention_world.wrong()).text
 
 
-@pytest.mark.anyio
 async def test_a_table_that_keeps_all_its_metadata_files_is_fine(retention_world: World) -> None:
     version = retention_world.catalog.current(ORDERS)
     assert version is not None
@@ -308,7 +298,6 @@ def swept(*kinds: str) -> CatalogModel:
     return copied(PROD, sweep=copied(ENDED, differences=differed))
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("standing", "lag"),
     [
@@ -332,22 +321,17 @@ def test_the_lag_is_what_a_running_service_says(tmp_path: Path, standing: Catalo
     assert observed_lag(standing, Ground(tmp_path).load(CATALOG), NOON) == lag
 
 
-@pytest.mark.anyio
 def test_the_lag_is_a_sweeps_where_none_runs(tmp_path: Path) -> None:
     settings = Ground(tmp_path).load(f"{CATALOG}[sweep]\nevery = '2h'\n")
     assert assumed_lag(settings) == Lag(timedelta(hours=2), "sweep.every, if no event comes")
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("every", "warned"), [("11h", 0), ("12h", 1), ("43h", 1)])
 def test_files_that_cleaners_may_take_for_orphans_are_warned_of(tmp_path: Path, every: str, warned: int) -> None:
     settings = Ground(tmp_path).load(f"{CATALOG}refresh_after = '{every}'\n")
     found = list(refresh_findings("prod", settings.catalogs["prod"]))
     assert [one.where for one in found] == ["catalogs.prod.refresh_after"] * warned
     assert all((one.severity, "refuses less than 24 h" in one.text) == (Severity.WARNING, True) for one in found)
-
-
-# ── Vended credentials
 
 
 VENDED = f"{LOCAL}vended_credentials = true\n"

@@ -41,11 +41,8 @@ from sfn.storage import Deleted, Guarantees, PreconditionFailed, PrefixRouter
 from sfn.storage.local import LocalStore
 from sfn.storage.memory import MemoryStore
 from tests.promises.inboxes import TERMS
-from tests.unit.settings_ground import CATALOG, Ground
+from tests.support.settings_file import CATALOG, Ground
 from tests.unit.webhooks import SECRET
-
-# ── All checks
-
 
 OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
 PREFIX = "file:///warehouse"
@@ -326,9 +323,6 @@ async def test_a_root_and_how_often_files_are_written_are_looked_at(ground: Grou
     assert severities(found) == [("catalogs.prod.root", ERROR), ("catalogs.prod.refresh_after", WARNING)]
 
 
-# ── Facade
-
-
 STORE = '[stores.lake]\nprefix = "/warehouse"\n'
 ELSEWHERE = '[listener]\nhost = "0.0.0.0"\n[senders.ci]\nsecrets = { first = "another-long-text" }\n'
 SHUT = '[facade]\ntoken = "a-long-random-text"\n'
@@ -355,9 +349,6 @@ def test_who_else_could_read_is_told(ground: Ground, text: str, said: str) -> No
     _, (severity, warning) = found(ground, ELSEWHERE + text)
     assert severity is Severity.WARNING
     assert said in warning
-
-
-# ── Gateways
 
 
 OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
@@ -498,9 +489,6 @@ async def test_a_prefix_that_maps_to_its_catalog_is_fine(ground: Ground, keys: s
     assert one.severity is OK
 
 
-# ── Missing packages
-
-
 TEXT = """
 [catalogs.prod]
 uri = "http://127.0.0.1:1"
@@ -542,9 +530,6 @@ async def test_each_store_without_its_package_is_named_and_what_is_not_looked_at
     assert {(one.text, one.remedy) for one in found[-3:-1]} == {
         ("not checked: not all stores can be opened", "fix stores.a, stores.b first, and check again")
     }
-
-
-# ── Machine
 
 
 OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
@@ -664,9 +649,6 @@ def test_few_files_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(file_limit_findings()) == []
     monkeypatch.setattr(limits, "MAX_RAISED_LIMIT", 1000)
     assert severities(list(file_limit_findings())) == [("open files", WARNING)]
-
-
-# ── Senders
 
 
 SENDERS = "a text of sixteen"

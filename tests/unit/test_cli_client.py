@@ -36,12 +36,8 @@ from sfn.http.signature import HmacSha256, StandardWebhooks
 from sfn.settings import load, load_client
 from sfn.settings.service import ListenerSettings
 from sfn.settings.sources import ConfigurationError
-from tests.unit.admin_server import AdminServer, Asked, Reply, admin_server
-from tests.unit.operators import LETTER, NOON, ORDERS, PROD, WELL, copied
+from tests.unit.admin_server import LETTER, NOON, ORDERS, PROD, WELL, AdminServer, Asked, Reply, admin_server, copied
 from tests.unit.webhooks import GITHUB, KEY, SECRET, signer
-
-# ── Address and credentials
-
 
 PARTIES = """
 [senders.a]
@@ -313,9 +309,6 @@ def test_who_shows_nothing_needs_no_file(tmp_path: Path) -> None:
     sender = "[senders.a]\nscheme = 'none'\ncatalog = 'prod'\n"
     with pytest.raises(ConfigurationError, match="--token-file: expected no file: the sender a has no token"):
         event_access(ServiceOptions(config=written(tmp_path, CATALOGS + sender), token_file=file), None, "a")
-
-
-# ── HTTP requests
 
 
 STATUS = Reply(200, to_jsonable_python(WELL))

@@ -13,8 +13,7 @@ from sfn.cli.client import ServiceAccess, ServiceClient
 from sfn.cli.notify import WaitClock, result_lines, wait_for_table, wait_result
 from sfn.cli.render import to_plain_text
 from sfn.cli.status import remedy_for
-from tests.unit.admin_server import AdminServer, Reply, admin_server
-from tests.unit.operators import LETTER, NOON, ORDERS, copied
+from tests.unit.admin_server import LETTER, NOON, ORDERS, AdminServer, Reply, admin_server, copied
 
 MINUTE = timedelta(minutes=1)
 TURN = "a notification is pending"

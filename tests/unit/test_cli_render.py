@@ -8,7 +8,7 @@ import pytest
 
 from sfn.cli.render import Grid, Line, escape, format_ago, format_time, pluralise, to_plain_text
 from sfn.clock import format_duration
-from tests.unit.operators import NOON
+from tests.unit.admin_server import NOON
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from sfn.admin.schemas import CircuitBreakerModel, DropLimitModel, ServiceStatus, TableCountsModel
 from sfn.cli.render import to_plain_text
 from sfn.cli.status import LATE_AFTER, attention_items, describe_sweep, status_page
-from tests.unit.operators import CALM, ENDED, NO_TABLES, NOON, SILENT, WELL, catalog, copied, swept
+from tests.unit.admin_server import CALM, ENDED, NO_TABLES, NOON, SILENT, WELL, catalog, copied, swept
 
 URL = "http://127.0.0.1:8085"
 

@@ -28,8 +28,7 @@ from sfn.cli.render import to_plain_text
 from sfn.cli.sweep import all_succeeded, check_sweepable, describe_delays, sweep_page, wait_for_sweeps
 from sfn.domain.jobs import DeadLetterReason
 from sfn.settings.sources import ConfigurationError
-from tests.unit.admin_server import AdminServer, Reply, admin_server
-from tests.unit.operators import ENDED, LETTER, NOON, PROD, SILENT, WELL, copied
+from tests.unit.admin_server import ENDED, LETTER, NOON, PROD, SILENT, WELL, AdminServer, Reply, admin_server, copied
 
 ASKED = SweepAccepted(catalogs=["prod", "dev"], requested_at=NOON, starts_at={})
 

@@ -11,7 +11,7 @@ from sfn.cli.render import Tone, to_plain_text
 from sfn.cli.status import remedy_for
 from sfn.cli.table import TableVerdict, describe_key, table_page, table_verdict
 from sfn.domain.jobs import DeadLetterReason
-from tests.unit.operators import LETTER, NOON, ORDERS, SILENT, copied
+from tests.unit.admin_server import LETTER, NOON, ORDERS, SILENT, copied
 
 NEWS = PendingChangeModel(
     min_metadata_location="file:///w/m/2.json", drop=False, purge=False, renamed_to=None, has_unprocessed=True

@@ -19,10 +19,8 @@ from sfn.concurrency import AbandonableThreads, Batcher, IsAbandoned, TimedOut, 
 from sfn.errors import ErrorScope, Permanent, Transient
 from sfn.http.secrets import PartyTokens, WatchedTokenFile
 from sfn.http.senders import Keyring
+from tests.support.certificates import replace
 from tests.support.processes import until
-from tests.unit.certificates import replace
-
-# ── Group commit
 
 
 @dataclass
@@ -154,9 +152,6 @@ async def test_the_next_who_leaves_as_its_turn_comes_leaves_it_to_another(desk: 
     assert await ask(4) == 8
 
 
-# ── Threads
-
-
 SHORT = 0.1
 SOON = 5.0
 """Seconds: what would otherwise never come."""
@@ -267,9 +262,6 @@ async def test_no_more_calls_run_at_a_time_than_may() -> None:
         for _ in range(8):
             tasks.start_soon(partial(threads.run, "ask", call))
     assert max(numbers) == 2
-
-
-# ── Watched files
 
 
 @pytest.fixture(name="file")

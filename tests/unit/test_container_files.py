@@ -15,11 +15,22 @@ from sfn.app import catalogs
 from sfn.settings import load
 from sfn.settings.model import Settings
 from sfn.settings.types import parse_duration
-from tests.unit.deployment import BUILD, COMPOSE, IMAGE, PROJECT, ROOT, SERVICES, Mount, files, mounts
-from tests.unit.locks import DEPLOY, closure, entries, here, runtime
-
-# ── Dockerfile and Compose file
-
+from tests.support.deployment import (
+    BUILD,
+    COMPOSE,
+    DEPLOY,
+    IMAGE,
+    PROJECT,
+    ROOT,
+    SERVICES,
+    Mount,
+    closure,
+    entries,
+    files,
+    here,
+    mounts,
+    runtime,
+)
 
 LEAST = {"SFN_CATALOGS__PROD__URI": "http://catalog", "SFN_SENDERS__ETL__SECRETS__MAIN": "t"}
 OURS = ["commit", "replica-1", "replica-2", "sfn"]
@@ -223,9 +234,6 @@ def test_replicas_share_a_database_whose_password_is_in_a_file() -> None:
 @pytest.mark.parametrize("name", sorted(set(SERVICES) - set(OURS)))
 def test_what_is_not_built_here_is_of_one_version(name: str) -> None:
     assert re.fullmatch(r"[a-z/-]+:\d+(\.\d+)+(-[a-z]+)?", SERVICES[name]["image"])
-
-
-# ── Lock files
 
 
 IMAGE_LOCK, BUILD_LOCK, ALL, SPARK = (DEPLOY / f"{name}.lock" for name in ("image", "build", "requirements", "spark"))

@@ -41,9 +41,6 @@ from sfn.storage.local import StoreRoot
 from sfn.storage.object_store import ERROR_MAP, HttpPool
 from sfn.worker.worker import SHORTAGE_ERRNOS, UnexpectedErrorKind, classify_error
 
-# ── Error numbers of the system
-
-
 NUMBERS = sorted(errno.errorcode)
 OF_THE_PATH = {
     errno.ENOTDIR: ErrorScope.TABLE,
@@ -132,9 +129,6 @@ def test_what_no_adapter_foresaw_is_tried_again(number: int) -> None:
     assert {classify_error(error) for error in connection_errors(number) if isinstance(error, OSError)} <= {wanted}
 
 
-# ── Error tree and pickling
-
-
 BRANCH = 4
 """Columns that a level of the drawing takes."""
 
@@ -200,9 +194,6 @@ def test_an_error_survives_being_sent_to_another_process(kind: type[SfnError]) -
 def test_an_error_of_a_worker_process_arrives() -> None:
     with ProcessPoolExecutor(1, get_context("spawn")) as pool, pytest.raises(Unreachable, match="fsspec has no driver"):
         pool.submit(sfn.resolve, "nonsense://lake/orders").result(60)
-
-
-# ── Cause of a dead letter
 
 
 def denied(place: str) -> SfnError:

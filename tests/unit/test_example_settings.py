@@ -24,9 +24,6 @@ from sfn.settings import load
 from sfn.settings.model import Settings
 from tests.unit.test_telemetry_metrics import EXPOSED
 
-# ── Example settings
-
-
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "deploy" / "sfn.example.toml"
 LINES = FILE.read_text().splitlines()
@@ -150,9 +147,6 @@ def test_the_sender_in_it_may_be_let_in(tmp_path: Path) -> None:
     assert load(file, {"SFN_LISTENER__HOST": "0.0.0.0"}).catalogs_of("etl") == {"prod": "prod"}  # noqa: S104 - not bound
 
 
-# ── Prometheus alerts
-
-
 ALERTS_FILE = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml"
 OF_PROMETHEUS = {"instance", "job"}
 RULES: list[dict[str, Any]] = [
@@ -211,9 +205,6 @@ def test_what_operators_must_know_of_has_an_alarm() -> None:
         "sfn_ready",
         "sfn_sweep_last_unlisted_namespaces",
     }
-
-
-# ── Offline `make test`
 
 
 MAKEFILE = Path(__file__).parents[2] / "Makefile"

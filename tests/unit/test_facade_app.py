@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import anyio.lowlevel
@@ -16,6 +18,7 @@ from structlog.testing import capture_logs
 
 import sfn
 from sfn import iceberg_errors
+from sfn.clock import SystemClock
 from sfn.errors import (
     Ambiguous,
     Dropped,
@@ -37,21 +40,70 @@ from sfn.errors import (
     Unsafe,
     WrongTable,
 )
-from sfn.facade import Namespace, TablePlace, app
-from sfn.facade.app import StandaloneProbes, mount_facade
+from sfn.facade import FileTree, Namespace, TablePlace, TableSource, app
+from sfn.facade.app import Facade, FacadeOptions, StandaloneProbes, mount_facade
 from sfn.facade.discovery import ScannedTables, folder_scans
 from sfn.facade.metadata_files import open_tree
 from sfn.facade.routes import NO_NAMESPACE, NO_TABLE, NotInCatalog, status_and_exception
+from sfn.facade.tables import TableLoader
 from sfn.sfnfile.document import DocumentState
 from sfn.telemetry.metrics import FacadeMetrics, Metrics, new_registry
-from tests.unit.answering import forever, ground, scope
-from tests.unit.faced import HOME, Reply, Tables, commit, placed, reply, shown
+from tests.support.facade import HOME, Reply, Tables, ask, commit, placed, reply, shown
 from tests.unit.test_facade_routes import WRITES
 
-# ── Answers
-
-
 TOKEN = b"Bearer of-a-reader"
+
+
+def scope(method: str) -> MutableMapping[str, Any]:
+    path = f"/iceberg{HOME}/sales/tables/orders".encode()
+    return {"type": "http", "method": method, "raw_path": path, "query_string": b"", "headers": []}
+
+
+async def forever() -> MutableMapping[str, Any]:
+    """A body that does not come."""
+    await anyio.sleep_forever()
+    return {}
+
+
+@dataclass
+class Ground:
+    """Tables below a root, and a facade that shows them.
+
+    Attributes:
+        counted: the statuses of its answers.
+        broken: what it was told of the inbox.
+    """
+
+    root: Path
+    facade: Facade = field(init=False)
+    counted: list[int] = field(default_factory=list)
+    broken: list[FatalError] = field(default_factory=list)
+
+    async def ask(self, path: str, query: str = "", **more: object) -> Reply:
+        return await ask(self.facade, path, query, **more)
+
+    async def table(self, name: str, query: str = "", namespace: str = "sales", **more: object) -> Reply:
+        path = f"{HOME}/{quote(namespace, safe='')}/tables/{quote(name, safe='')}"
+        return await self.ask(path, query, **more)
+
+
+def ground(
+    root: Path,
+    shelves: Mapping[str, TableSource] | None = None,
+    directories: bool = True,
+    admits: Callable[[bytes | None], bool] | None = None,
+) -> Ground:
+    trees: dict[str, FileTree] = {f"file://{root}": open_tree(f"file://{root}", {})}
+    made = Ground(root)
+    terms = FacadeOptions(
+        shelves if shelves is not None else {"sfn": ScannedTables(folder_scans(trees), 0, 0)},
+        trees if directories else {},
+        admits,
+        made.counted.append,
+        made.broken.append,
+    )
+    made.facade = Facade(terms, TableLoader(SystemClock(), 1 << 20))
+    return made
 
 
 @pytest.fixture(name="root")
@@ -238,9 +290,6 @@ async def test_a_table_that_is_not_where_it_was_known_to_lie_is_looked_for_once(
     assert tables.scans == 2
 
 
-# ── Slow clients
-
-
 @pytest.fixture(name="orders_root")
 def fixture_orders_root(tmp_path: Path) -> Path:
     root = tmp_path.resolve() / "w"
@@ -313,10 +362,7 @@ async def test_who_takes_little_at_a_time_is_waited_for_as_long_as_the_whole_may
     assert await taken(0.02) < whole
 
 
-# ── Health and metrics of a facade process
-
-
-async def ask(one: StandaloneProbes, path: str, method: str = "GET", **fields: str) -> Reply:
+async def ask_probes(one: StandaloneProbes, path: str, method: str = "GET", **fields: str) -> Reply:
     return await reply(one, path, method=method, fields=fields)
 
 
@@ -329,37 +375,37 @@ async def test_it_is_ready_once_something_could_be_listed(monkeypatch: pytest.Mo
     async def ready() -> Exception | None:
         await looked.wait()
         if len(refusals) == 1:
-            assert "disk" in (await ask(one, "/readyz")).json["error"]["message"]
+            assert "disk" in (await ask_probes(one, "/readyz")).json["error"]["message"]
         return refusals.pop(0)
 
     with capture_logs() as records:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(one.prepare, ready)
             await anyio.lowlevel.checkpoint()
-            answer = await ask(one, "/readyz")
+            answer = await ask_probes(one, "/readyz")
             assert (answer.status, answer.headers["retry-after"]) == (503, "1")
             assert "the first scan of the folders is running" in answer.json["error"]["message"]
-            assert b"sfn_ready 0.0" in (await ask(one, "/metrics")).content
-            assert (await ask(one, "/livez")).json == {"status": "alive"}
+            assert b"sfn_ready 0.0" in (await ask_probes(one, "/metrics")).content
+            assert (await ask_probes(one, "/livez")).json == {"status": "alive"}
             looked.set()
     assert not refusals
     assert [(one["event"], one["log_level"]) for one in records] == [("not ready", "warning"), ("ready", "info")]
-    assert (await ask(one, "/readyz")).json == {"status": "ready"}
-    assert b"sfn_ready 1.0" in (await ask(one, "/metrics")).content
+    assert (await ask_probes(one, "/readyz")).json == {"status": "ready"}
+    assert b"sfn_ready 1.0" in (await ask_probes(one, "/metrics")).content
 
 
 async def test_its_metrics_are_written_as_the_scraper_likes_them() -> None:
     shown = new_registry("7.1")
     FacadeMetrics(shown).count_answer(304)
     one = StandaloneProbes(shown, "the catalog is elsewhere")
-    plain = await ask(one, "/metrics")
+    plain = await ask_probes(one, "/metrics")
     assert b'sfn_facade_requests_total{status="304"} 1.0' in plain.content
     assert b"sfn_build_info{python=" in plain.content
     assert plain.headers["content-type"].startswith("text/plain")
     for accept in ("application/openmetrics-text", "application/openmetrics-text;version=x", "x/y"):
-        answer = await ask(one, "/metrics", accept=accept)
+        answer = await ask_probes(one, "/metrics", accept=accept)
         assert (answer.status, b"sfn_ready" in answer.content) == (200, True)
-    openmetrics = await ask(one, "/metrics", accept="application/openmetrics-text; version=1.0.0")
+    openmetrics = await ask_probes(one, "/metrics", accept="application/openmetrics-text; version=1.0.0")
     assert openmetrics.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
     assert openmetrics.content.endswith(b"# EOF\n")
 
@@ -369,11 +415,8 @@ async def test_its_metrics_are_written_as_the_scraper_likes_them() -> None:
     [("GET", "/"), ("GET", "/v1/config"), ("POST", "/livez"), ("DELETE", "/metrics"), ("GET", "/livez/")],
 )
 async def test_any_other_request_is_told_where_the_catalog_is(method: str, path: str) -> None:
-    answer = await ask(StandaloneProbes(new_registry("1"), "the catalog is elsewhere"), path, method)
+    answer = await ask_probes(StandaloneProbes(new_registry("1"), "the catalog is elsewhere"), path, method)
     assert (answer.status, answer.json["error"]["message"]) == (404, "the catalog is elsewhere")
-
-
-# ── Errors
 
 
 AWAY = Unreachable("store", expected="an answer", found="none")
@@ -432,9 +475,6 @@ async def test_a_process_whose_inbox_is_broken_is_told_and_its_clients_try_again
     place = ground(empty_root, {"sfn": Raising(broken)})
     assert (await place.table("orders")).status == 503
     assert place.broken == [broken]
-
-
-# ── Refusals
 
 
 def made(kind: type[SfnError]) -> SfnError:

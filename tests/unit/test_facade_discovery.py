@@ -18,11 +18,8 @@ from sfn.facade.metadata_files import open_tree
 from sfn.reader.files import FolderEntries
 from sfn.sfnfile.document import DocumentState
 from sfn.sfnfile.naming import ORDINAL, UUID
-from tests.unit.directory import Directory
-from tests.unit.faced import Tables, placed, shown
-
-# ── Discovery and refresh
-
+from tests.support.facade import Tables, placed, shown
+from tests.support.table_directory import Directory
 
 AWAY = Unreachable("store", expected="an answer", found="none")
 
@@ -226,9 +223,6 @@ async def test_those_who_ask_at_once_have_one_look(tables: Tables) -> None:
         for _ in range(10):
             tasks.start_soon(index.tables)
     assert tables.scans == 1
-
-
-# ── Directory walk
 
 
 @pytest.fixture(name="root")

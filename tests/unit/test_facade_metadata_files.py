@@ -38,9 +38,6 @@ from sfn.storage import PrefixRouter
 from sfn.storage.memory import MemoryStore
 from tests.promises.processes import NOBODY, plant_file, told
 
-# ── Local files
-
-
 SECRET = b"secret of the machine"
 LOOKS, MOST_LOOKS = 1_500, 150_000
 """At what is swapped meanwhile; more than the first where not all that may be seen was seen."""
@@ -258,9 +255,6 @@ def test_a_path_without_links_is_opened_at_once(tmp_path: Path) -> None:
     assert open_without_links(f"{folder}/x\0", os.O_RDONLY) is None
     with pytest.raises(FileNotFoundError):
         open_without_links(f"{folder}/none", os.O_RDONLY)
-
-
-# ── Every kind of tree
 
 
 Plant = Callable[[str, bytes], Awaitable[None]]

@@ -42,11 +42,8 @@ from sfn.reader.files import FileReader
 from sfn.reader.metadata import AllowedLocations
 from sfn.reader.resolve import Question
 from sfn.sfnfile.document import Document
-from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, UUID, WRITTEN_AT, Directory
-from tests.unit.faced import commit, placed, shown
-
-# ── Tables by directory
-
+from tests.support.facade import commit, placed, shown
+from tests.support.table_directory import FIRST_ORDINAL, OTHER_UUID, UUID, WRITTEN_AT, Directory
 
 TREES = {root: open_tree(root, {}) for root in ("file:///w", "file:///w/inner", "memory://m/w")}
 
@@ -117,9 +114,6 @@ def test_what_is_a_directory(tmp_path: Path) -> None:
     assert not is_directory(("dir",), "orders")
     assert not is_directory(("other",), "/w")
     assert not is_directory(("dir", "/w"), "/w")
-
-
-# ── Tables from SFN files
 
 
 ALL, REFS = SnapshotMode.ALL, SnapshotMode.REFS
@@ -367,9 +361,6 @@ async def test_an_answer_that_was_given_stays(ground: Ground) -> None:
     assert b"00001-a" in bytes(found.body)
 
 
-# ── Published tables
-
-
 PUBLISHED_TREES = {root: open_tree(root, {}) for root in ("file:///w", "file:///w/inner", "file:///v")}
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 SALES = ("sales",)
@@ -503,9 +494,6 @@ async def test_what_is_remembered_of_rows_is_bounded(inbox: Told, monkeypatch: p
     for number in range(10):
         await rows.find(SALES, f"t{number}")
     assert len(inbox.asked) >= 9
-
-
-# ── Metadata in a response
 
 
 KEY = "file:///w/t/metadata/1.metadata.json"

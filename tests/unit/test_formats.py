@@ -42,8 +42,6 @@ from tests.dialects.samples import (
 )
 from tests.unit.telling import orders, refusal_of, refused, said
 
-# ── Every format
-
 
 def test_an_array_is_all_or_nothing_and_each_hint_has_its_own_bytes() -> None:
     one, two = b'{"namespace":["a"], "name":"t"}', b'{"name":"u","namespace":"b"}'
@@ -104,9 +102,6 @@ def test_any_bytes_are_taken_or_refused(body: bytes) -> None:
     assert refusal is None or refusal.status in {400, 415, 422}
 
 
-# ── Malformed events
-
-
 CONTENTS = [sample.content for sample in SAMPLES]
 ATTRIBUTES = [(b"ce-specversion", b"1.0"), (b"ce-id", b"e1"), (b"ce-source", b"/ci"), (b"ce-type", b"commit")]
 HEADERS: list[Headers] = [
@@ -151,9 +146,6 @@ def test_so_is_any_json(content: object, sender: Sender, headers: Headers) -> No
 def test_so_are_any_bytes(body: bytes, sender: Sender, headers: Headers) -> None:
     refusal = checked_refusal_of(body, sender, headers)
     assert refusal is None or refusal.status in {400, 415, 422}
-
-
-# ── Recognition of formats
 
 
 MARKED = [(b"x-polaris-event", b"AFTER_UPDATE_TABLE")]
@@ -297,9 +289,6 @@ def test_the_sender_of_a_golden_event_need_not_be_pinned() -> None:
             decoded(golden(name), SENDER).notifications
             == decoded(golden(name), replace(SENDER, event_format=name.split("-")[0])).notifications
         )
-
-
-# ── Stored undecodable requests
 
 
 HOOK = Sender("hook", {"theirs": "prod"})

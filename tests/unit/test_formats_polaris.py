@@ -22,9 +22,6 @@ from tests.dialects.requests import names as event_names
 from tests.dialects.requests import refused as refused_event
 from tests.dialects.samples import polaris, polaris_webhook
 
-# ── Notifications
-
-
 SNOWFLAKE = Sender("snowflake", {"theirs": "prod", "a/b c": "dev"})
 PATH = "/v1/theirs/namespaces/ns1/tables/orders/notifications"
 ORDERS = TableIdentifier("prod", ("ns1",), "orders")
@@ -306,9 +303,6 @@ def test_a_body_that_was_not_read_is_made_up_for() -> None:
         Notification(CatalogName("prod"), "etl"),
         Notification(CatalogName("dev"), "etl"),
     )
-
-
-# ── Events and the webhook
 
 
 ID = "0d9a6d0e-3a0f-4c73-9a39-0d2c6d1f4a11"

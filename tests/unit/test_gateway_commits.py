@@ -28,11 +28,8 @@ from sfn.gateway.commits import (
 from sfn.gateway.routes import CatalogChange, ChangeKind
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig
-from tests.promises.inboxes import HandClock
+from tests.support.clock import HandClock
 from tests.support.processes import until
-
-# ── Recorded commits
-
 
 ORDERS = TableIdentifier("prod", ("sales",), "orders")
 COMMIT = PendingCommit(CatalogChange(ChangeKind.COMMIT, "", "sales", "orders"), "prod", (ORDERS,), (ORDERS,))
@@ -214,9 +211,6 @@ async def test_owed_sweeps_are_scheduled_once_the_inbox_answers(monkeypatch: pyt
         tasks.cancel_scope.cancel()
 
 
-# ── Pending sweeps
-
-
 PROD, LAB = CatalogName("prod"), CatalogName("lab")
 
 
@@ -312,9 +306,6 @@ async def test_later_owed_sweep_gets_its_own_intent() -> None:
     debts.add("prod", "2")
     assert await debts.put_all()
     assert inbox.opened == ["1", "2"]
-
-
-# ── Outcome of a change
 
 
 OLD, NEW = TableIdentifier("prod", ("n",), "t"), TableIdentifier("prod", ("n",), "u")

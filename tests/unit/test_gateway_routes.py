@@ -31,10 +31,7 @@ from sfn.gateway.routes import (
 from sfn.gateway.upstream import UpstreamRequest
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig as InboxTerms
-from tests.promises.inboxes import HandClock
-
-# ── Tables of a change
-
+from tests.support.clock import HandClock
 
 COMMIT = CatalogChange(ChangeKind.COMMIT, "", "a%1Fb", "t")
 CREATE = CatalogChange(ChangeKind.CREATE, "", "n")
@@ -196,9 +193,6 @@ def test_arbitrary_bodies_raise_unknown_tables_only(
     assert all(name.namespace and name.name for name in found)
 
 
-# ── Commits under unmapped prefixes
-
-
 class Catalog:
     """Implements `sfn.gateway.proxy.CatalogUpstream`: answers every request with one status.
 
@@ -318,9 +312,6 @@ async def test_other_requests_are_no_unmapped_commits(stage: Stage, target: str,
 def test_remembered_prefixes_are_limited() -> None:
     unmapped = UnmappedPrefixes()
     assert sum(unmapped.is_new(f"p{number}") for number in range(2 * MAX_REPORTED_PREFIXES)) == MAX_REPORTED_PREFIXES
-
-
-# ── Recognised requests
 
 
 PREFIXES = ["", "prod", "main%7Cwarehouse", "catalogs/main", "projects/p/catalogs/namespaces", "a/tables/b"]

@@ -37,9 +37,6 @@ from sfn.gateway.upstream import (
     signer_addresses,
 )
 
-# ── Header fields and rewritten configurations
-
-
 SEEN = PublicAddress("https", "sfn.example:8443", "/catalog/prod")
 
 zipped = partial(gzip.compress, mtime=0)
@@ -252,9 +249,6 @@ def test_redirect_to_a_path_leads_below_the_gateway() -> None:
     assert rewrite_location(b"/v1/x/", "http://catalog", "https://sfn") == b"https://sfn/v1/x/"
 
 
-# ── Connection pool
-
-
 Step: TypeAlias = tuple[str, int]
 STEPS = st.lists(
     st.one_of(
@@ -350,9 +344,6 @@ def test_place_is_not_given_to_a_cancelled_waiter() -> None:
     steps = [first, ("turn", 0), ("turn", 0), second, ("turn", 0), ("turn", 0), ("give back", 0), ("cancel", 1)]
     pool = played(1, [*steps, ("turn", 0), ("turn", 0), ("take", 0)])
     assert (pool._taken, len(pool._waiting)) == (0, 0)
-
-
-# ── Metadata location in a response
 
 
 HERE = 's3://b/t/metadata/00003-é "\\.metadata.json'

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from base64 import urlsafe_b64decode
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qs
 
 import anyio
 import pytest
@@ -12,23 +16,62 @@ from aiohttp import web
 from sfn.errors import NoCredentials
 from sfn.google_auth import RETRY_AFTER, GoogleCredentialChain, GoogleIdentity
 from sfn.storage import ErrorKind
-from tests.unit.gcs_server import KEY, PRIVATE, Asked, Server, asking, found, refusal, reply, running
-from tests.unit.rest_server import pass_by
-from tests.unit.token_endpoint import EARLY, REFUSED, SCOPES, Mint, account, late, none_of, private_key, put
+from tests.support.google_keys import private_pem, service_account
+from tests.support.object_store import PRIVATE, Asked, Server, late, refusal, reply, running
+from tests.support.rest_catalog import pass_by
+from tests.unit.gcs_server import KEY, asking, found
 
-# ── Tokens
+SCOPES: Final = ("https://www.googleapis.com/auth/one", "https://www.googleapis.com/auth/two")
+EARLY: Final = 225.0
+"""Seconds before its end at which Google's library takes a token for stale."""
+REFUSED: Final = reply({"error": "invalid_grant", "error_description": f"{PRIVATE} was not good"}, 400)
+
+
+class Mint:
+    """Gives the tokens token1, token2, …, each good for so many seconds.
+
+    Attributes:
+        lasts: seconds.
+        claims: what each was asked for with.
+    """
+
+    def __init__(self, lasts: float = 3600.0) -> None:
+        self.lasts = lasts
+        self.claims: list[dict[str, str]] = []
+
+    async def answer(self, asked: Asked) -> web.StreamResponse:
+        claims = parse_qs(asked.body.decode())["assertion"][0].split(".")[1]
+        self.claims.append(json.loads(urlsafe_b64decode(claims + "==")))
+        token = {"access_token": f"token{len(self.claims)}", "expires_in": self.lasts, "token_type": "Bearer"}
+        return await reply(token)(asked)
+
+
+def account(server: Server, name: str = "publisher") -> str:
+    """The key file of a service account."""
+    email = f"{name}@lake-1.iam.gserviceaccount.com"
+    return json.dumps(service_account(email, f"{server.url}/token", project_id="lake-1"))
+
+
+def put(file: Path, content: str) -> None:
+    file.write_bytes(content.encode(errors="surrogatepass"))
+
+
+async def none_of(chain: GoogleCredentialChain) -> NoCredentials:
+    with pytest.raises(NoCredentials) as none:
+        await chain.token()
+    return none.value
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
-    async with running() as server:
+    async with running(Server()) as server:
         yield server
 
 
 @pytest.fixture
 def mint(server: Server) -> Mint:
     mint = Mint()
-    server.object = mint.answer
+    server.answer = mint.answer
     return mint
 
 
@@ -89,7 +132,7 @@ async def test_a_token_that_ended_is_never_shown(mint: Mint, chain: GoogleCreden
     await anyio.sleep(0.9)
     assert await chain.token() == "token2"
     await anyio.sleep(0.9)
-    server.object = REFUSED
+    server.answer = REFUSED
     assert (await none_of(chain)).found == "invalid_grant from Google"
 
 
@@ -103,7 +146,7 @@ async def test_an_old_token_serves_where_no_new_one_is_had_and_nobody_asks_witho
 ) -> None:
     mint.lasts = EARLY - 10.0
     assert await chain.token() == "token1"
-    server.object = REFUSED
+    server.answer = REFUSED
     for asked in (2, 3):
         pass_by((asked - 1) * (RETRY_AFTER + 1.0), monkeypatch)
         assert [await chain.token() for _ in range(5)] == ["token1"] * 5
@@ -115,7 +158,7 @@ async def test_only_one_waits_for_the_next_while_the_old_one_holds(
 ) -> None:
     mint.lasts = EARLY - 10.0
     await chain.token()
-    server.object = late(0.5, mint.answer)
+    server.answer = late(0.5, mint.answer)
     pass_by(RETRY_AFTER, monkeypatch)
     had: list[str] = []
 
@@ -129,7 +172,7 @@ async def test_only_one_waits_for_the_next_while_the_old_one_holds(
 
 
 async def test_a_failure_is_shared_by_all_who_waited_for_it(chain: GoogleCredentialChain, server: Server) -> None:
-    server.object = late(0.2, REFUSED)
+    server.answer = late(0.2, REFUSED)
     failed: list[NoCredentials] = []
 
     async def ask() -> None:
@@ -145,7 +188,7 @@ async def test_a_failure_is_shared_by_all_who_waited_for_it(chain: GoogleCredent
 
 
 async def test_a_server_that_does_not_answer_is_not_waited_for(file: Path, server: Server) -> None:
-    server.object = late(3.0, REFUSED)
+    server.answer = late(3.0, REFUSED)
     chain = GoogleCredentialChain(GoogleIdentity(file=file), SCOPES, limit=0.2)
     with anyio.fail_after(2.0):
         assert (await none_of(chain)).found == "none within 0.2 s"
@@ -158,18 +201,15 @@ async def test_whoever_gives_up_leaves_the_rest_to_the_next(file: Path, server: 
         came.set()
         return await late(5.0, REFUSED)(asked)
 
-    server.object = hold
+    server.answer = hold
     chain = GoogleCredentialChain(GoogleIdentity(file=file), SCOPES)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(chain.token)
         await came.wait()
-        server.object = mint.answer
+        server.answer = mint.answer
         tasks.cancel_scope.cancel()
     with anyio.fail_after(3.0):
         assert await chain.token() == "token1"
-
-
-# ── Credentials
 
 
 async def test_a_key_that_was_replaced_is_seen(
@@ -185,10 +225,10 @@ async def test_a_key_that_was_replaced_is_seen(
 
 async def test_no_message_repeats_what_a_server_or_a_file_says(chain: GoogleCredentialChain, server: Server) -> None:
     for answer in (REFUSED, reply(PRIVATE.encode(), 400), reply({"error": f"{PRIVATE}!"}, 400), reply(b"[]")):
-        server.object = answer
+        server.answer = answer
         none = await none_of(chain)
         assert PRIVATE not in str(none)
-        assert private_key().splitlines()[1] not in str(none)
+        assert private_pem().splitlines()[1] not in str(none)
 
 
 @pytest.mark.parametrize(
@@ -238,12 +278,12 @@ async def test_a_store_shows_its_token_and_says_when_it_has_none(file: Path, ser
     async def both(asked: Asked) -> web.StreamResponse:
         return await (mint.answer if asked.path == "/token" else found(b"{}"))(asked)
 
-    server.object = both
+    server.answer = both
     async with asking(server, GoogleIdentity(file=file)) as objects:
         await objects.get(KEY, 10)
         assert mint.claims[0]["scope"] == "https://www.googleapis.com/auth/devstorage.read_write"
         assert server.requests[1].headers["authorization"] == "Bearer token1"
-    server.object = REFUSED
+    server.answer = REFUSED
     async with asking(server, GoogleIdentity(file=file)) as objects:
         refused = await refusal(objects.get(KEY, 10))
         assert refused.kind is ErrorKind.UNAUTHENTICATED

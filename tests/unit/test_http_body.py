@@ -17,9 +17,6 @@ from sfn.formats.event import Sender
 from sfn.http.body import BodyLimits, RateLimit, read_body
 from sfn.http.senders import Keyring, Senders
 
-# ── Deadlines and cancellations
-
-
 SOON = 0.02
 
 
@@ -63,9 +60,6 @@ async def test_cancellation_takes_precedence_over_the_deadline() -> None:
         asyncio.get_running_loop().call_later(SOON, scope.cancel)
         await read_body(late, None, BodyLimits(10, deadline=SOON))
     assert scope.cancelled_caught
-
-
-# ── Rate limit
 
 
 ETL, SPARK = Sender("etl", {}), Sender("spark", {})
@@ -121,9 +115,6 @@ def test_each_sender_has_its_own_limit() -> None:
     now[0] = 6.1
     assert senders.seconds_to_wait(ETL) is None
     assert senders.least_rate == 10
-
-
-# ── Rate limits of senders
 
 
 SENDERS = {name: Sender(name, {name: "prod"}) for name in ("etl", "spark")}

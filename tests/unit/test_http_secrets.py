@@ -24,11 +24,8 @@ from sfn.http.secrets import (
     index_of_presented,
 )
 from sfn.http.senders import OPERATORS_PARTY, Keyring, Senders
-from tests.unit.settings_ground import CATALOG, Ground
-from tests.unit.signers import SECRETS, TEXT, head, opened, scheme_of, whose
-from tests.unit.webhooks import SECRET
-
-# ── Files of signing secrets
+from tests.support.settings_file import CATALOG, Ground
+from tests.unit.webhooks import SECRET, SECRETS, TEXT, opened, scheme_of, signed_head, whose
 
 
 class Files:
@@ -55,15 +52,15 @@ class Files:
 async def test_secret_shared_by_two_senders_is_rejected_until_it_is_unique(tmp_path: Path) -> None:
     files = Files(tmp_path)
     senders = files.opened()
-    assert [await whose(senders, head(name)) for name in files.files] == ["etl", "spark"]
+    assert [await whose(senders, signed_head(name)) for name in files.files] == ["etl", "spark"]
     with capture_logs() as logs:
         files.write("spark", SECRETS["spark"], SECRETS["etl"])
-        assert [await whose(senders, head(name)) for name in files.files] == [None, "spark"]
+        assert [await whose(senders, signed_head(name)) for name in files.files] == [None, "spark"]
     (told,) = [entry for entry in logs if entry["log_level"] == "error"]
     assert told["places"] == [f"etl ({files.files['etl']}:1)", f"spark ({files.files['spark']}:2)"]
     assert "whsec" not in str(logs)
     files.write("spark", SECRETS["spark"])
-    assert [await whose(senders, head(name)) for name in files.files] == ["etl", "spark"]
+    assert [await whose(senders, signed_head(name)) for name in files.files] == ["etl", "spark"]
 
 
 async def test_secret_is_rotated_through_a_file_without_a_gap(tmp_path: Path) -> None:
@@ -73,7 +70,7 @@ async def test_secret_is_rotated_through_a_file_without_a_gap(tmp_path: Path) ->
     found = []
     for content in ([SECRETS["etl"]], [SECRETS["etl"], new], [new], ["nonsense"], []):
         files.write("etl", *content)
-        found.append([await whose(senders, head("etl", secret=secret)) for secret in (SECRETS["etl"], new)])
+        found.append([await whose(senders, signed_head("etl", secret=secret)) for secret in (SECRETS["etl"], new)])
     assert found == [["etl", None], ["etl", "etl"], [None, "etl"], [None, "etl"], [None, "etl"]]
 
 
@@ -124,9 +121,6 @@ def test_malformed_secrets_file_prevents_the_start(tmp_path: Path, scheme: str, 
         WatchedTokenFile(tmp_path / "secrets", AuthScheme(scheme))
     assert caught.value.found == found
     assert caught.value.expected == f"a file of secrets, one per line: {AuthScheme(scheme).form}"
-
-
-# ── Bearer tokens and token files
 
 
 def test_authorization_scheme_is_case_insensitive() -> None:

@@ -18,13 +18,10 @@ from sfn.http.secrets import PartyTokens, WatchedTokenFile
 from sfn.http.senders import OPERATORS_PARTY, Keyring, OperatorAuth, Senders, VerifiedSigner, anonymous_senders
 from sfn.http.signature import StandardWebhooks
 from sfn.telemetry.logs import RejectionLog
-from tests.unit.settings_ground import CATALOG, Ground
-from tests.unit.signers import NAMES, SECRETS, SENDERS, TEXT, Stopped, head, opened, tokens
-from tests.unit.signers import whose as signer_of
-from tests.unit.webhooks import AT, BODY, MESSAGE
-
-# ── Keyring
-
+from tests.support.clock import HandClock
+from tests.support.settings_file import CATALOG, Ground
+from tests.unit.webhooks import AT, BODY, MESSAGE, NAMES, SECRETS, SENDERS, TEXT, opened, signed_head, tokens
+from tests.unit.webhooks import whose as signer_of
 
 SECRET = "s3cret-of-two"  # noqa: S105 - it opens nothing
 
@@ -119,9 +116,6 @@ def test_party_may_have_a_token_twice(files: Files) -> None:
     files.write(files.etl, "etl", "etl")
     both = PartyTokens({"main": "etl"}, WatchedTokenFile(files.etl))
     assert whose(Keyring({"etl": both}), "etl") == ["etl"]
-
-
-# ── Senders and operators
 
 
 ETL = Sender("etl", {"prod": "prod"})
@@ -221,26 +215,23 @@ def test_request_is_rejected_without_senders_and_anonymous_access() -> None:
     assert Senders(Keyring({}), {}).identify_by_token(shown("x")) is None
 
 
-# ── Signers
-
-
 @pytest.mark.parametrize("name", NAMES)
 async def test_signer_is_identified_by_its_own_scheme(name: str) -> None:
-    assert await signer_of(opened(), head(name)) == name
+    assert await signer_of(opened(), signed_head(name)) == name
 
 
 async def test_message_id_is_returned_if_the_scheme_has_one() -> None:
     senders = opened()
     for name, message in (("etl", MESSAGE), ("polaris", None)):
-        claimants = senders.identify(None, head(name))
+        claimants = senders.identify(None, signed_head(name))
         assert isinstance(claimants, tuple)
         assert await senders.verify_signer(claimants, BODY) == VerifiedSigner(SENDERS[name], message)
         assert await senders.verify_signer(claimants, BODY + b" ") is None
 
 
 async def test_signature_of_two_senders_is_rejected() -> None:
-    assert await signer_of(opened(), head("etl", "spark")) is None
-    assert await signer_of(opened(), head("etl", "polaris")) is None
+    assert await signer_of(opened(), signed_head("etl", "spark")) is None
+    assert await signer_of(opened(), signed_head("etl", "polaris")) is None
 
 
 async def test_event_loop_runs_between_two_possible_signers() -> None:
@@ -252,7 +243,7 @@ async def test_event_loop_runs_between_two_possible_signers() -> None:
             turns += 1
             await anyio.lowlevel.checkpoint()
 
-    claimants = senders.identify(None, head("etl", "polaris"))
+    claimants = senders.identify(None, signed_head("etl", "polaris"))
     assert isinstance(claimants, tuple)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(take_turns)
@@ -265,19 +256,19 @@ async def test_event_loop_runs_between_two_possible_signers() -> None:
 async def test_every_active_secret_of_a_sender_is_accepted() -> None:
     new = f"whsec_{b64encode(b'another one, of 26 bytes..').decode()}"
     senders = opened(Keyring({name: tokens(name, **({"new": new} if name == "etl" else {})) for name in NAMES}))
-    both = dict(head("etl"))
-    both[b"webhook-signature"] += b" " + dict(head("etl", secret=new))[b"webhook-signature"]
-    for headers in (head("etl"), head("etl", secret=new), [*both.items()]):
+    both = dict(signed_head("etl"))
+    both[b"webhook-signature"] += b" " + dict(signed_head("etl", secret=new))[b"webhook-signature"]
+    for headers in (signed_head("etl"), signed_head("etl", secret=new), [*both.items()]):
         assert await signer_of(senders, headers) == "etl"
-    assert await signer_of(opened(), head("etl", secret=new)) is None
+    assert await signer_of(opened(), signed_head("etl", secret=new)) is None
 
 
 async def test_signature_age_is_checked_with_the_clock() -> None:
-    clock = Stopped()
+    clock = HandClock(AT)
     senders = opened(clock=clock)
     for off, owner in ((0, "etl"), (300, "etl"), (301, None), (-300, "etl"), (-301, None)):
         clock.at = AT + timedelta(seconds=off)
-        assert await signer_of(senders, head("etl")) == owner
+        assert await signer_of(senders, signed_head("etl")) == owner
 
 
 async def test_valid_token_precedes_a_signature_and_invalid_token_does_not() -> None:
@@ -288,12 +279,12 @@ async def test_valid_token_precedes_a_signature_and_invalid_token_does_not() -> 
         keyring,
         {"bearer": Sender("bearer", {}), "etl": SENDERS["etl"]},
         signing={"etl": StandardWebhooks()},
-        clock=Stopped(),
+        clock=HandClock(AT),
     )
-    assert await signer_of(senders, head("etl"), b"Bearer a-token") == "bearer"
+    assert await signer_of(senders, signed_head("etl"), b"Bearer a-token") == "bearer"
     for wrong in (b"Bearer wrong", b"Bearer op", b""):
-        assert await signer_of(senders, head("etl"), wrong) == "etl"
-        assert await signer_of(senders, head("spark"), wrong) is None
+        assert await signer_of(senders, signed_head("etl"), wrong) == "etl"
+        assert await signer_of(senders, signed_head("spark"), wrong) is None
         assert senders.identify(wrong, []) is None
 
 
@@ -310,8 +301,8 @@ async def test_missing_credentials_mean_the_open_sender_and_wrong_ones_are_rejec
     assert senders.identify(None, [(b"host", b"x")]) is everybody
     assert senders.is_open(everybody)
     assert not senders.is_open(SENDERS["etl"])
-    assert await signer_of(senders, head("etl")) == "etl"
-    right = dict(head("etl"))
+    assert await signer_of(senders, signed_head("etl")) == "etl"
+    right = dict(signed_head("etl"))
     for wrong in (
         [*{**right, b"webhook-timestamp": b"0"}.items()],
         [(b"webhook-id", b"x")],
@@ -336,8 +327,8 @@ async def test_settings_define_scheme_and_open_sender(tmp_path: Path) -> None:
         f"[senders.polaris]\nscheme = 'hmac-sha256'\nsignature_header = 'X-Polaris-Signature-256'\nrate_limit = 7\n"
         f"secrets = {{ main = '{TEXT}' }}\n[senders.local]\nscheme = 'none'\nrate_limit = 9\n"
     )
-    admitted = build_access_control(Ground(tmp_path).load(text), Stopped())
-    assert [await signer_of(admitted.senders, head(name)) for name in ("etl", "spark", "polaris")] == [
+    admitted = build_access_control(Ground(tmp_path).load(text), HandClock(AT))
+    assert [await signer_of(admitted.senders, signed_head(name)) for name in ("etl", "spark", "polaris")] == [
         "etl",
         None,
         "polaris",

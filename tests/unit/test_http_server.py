@@ -23,9 +23,7 @@ from typing_extensions import override
 from sfn.errors import FatalError
 from sfn.http.server import MAX_BUFFERED, BufferedTransport, Certificate, LoggedHandshake
 from sfn.telemetry.logs import LOG_INTERVAL, LogThrottle
-from tests.unit.certificates import Authority, Files, Pair, replace, shown
-
-# ── Certificate
+from tests.support.certificates import Authority, Files, Pair, replace, shown
 
 
 @pytest.fixture(scope="module")
@@ -211,9 +209,6 @@ def test_error_text_contains_no_key(certificate: Certificate, old: Pair) -> None
         assert line not in repr(vars(certificate))
 
 
-# ── TLS handshakes
-
-
 class Hands:
     """A clock that is set by hand."""
 
@@ -286,9 +281,6 @@ def test_successful_handshake_is_not_logged(context: ssl.SSLContext, authority: 
     with capture_logs() as records:
         shown(context, authority.trust())
     assert records == []
-
-
-# ── Joined writes
 
 
 BIG = b"x" * MAX_BUFFERED

@@ -31,9 +31,6 @@ from sfn.http.signature import (
 )
 from tests.unit.webhooks import AT, BODY, GITHUB, KEY, MESSAGE, SIGNATURE, STANDARD, claim_of, head, signer
 
-# ── Parts covered by a signature
-
-
 SENDER = Sender("hook", {"theirs": "prod", "other": "dev"})
 HEADERS = [
     (b"host", b"sfn"),
@@ -76,9 +73,6 @@ def test_event_without_id_gets_one_from_its_message() -> None:
         Notification(table, "", "msg\x1f2", drop=True),
     ]
     assert with_message_id(hints, None) == hints
-
-
-# ── Verification with the vectors of Standard Webhooks
 
 
 T = TypeVar("T")

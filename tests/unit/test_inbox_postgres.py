@@ -10,10 +10,7 @@ from sfn.errors import ErrorScope, FatalError, OutcomeUnknown, Permanent, SfnErr
 from sfn.inbox.postgres import PostgresServer
 from sfn.inbox.postgres.faults import LOST, MISCONFIGURED, NO_TLS, UNCERTAIN, UNREACHABLE, UNTRUSTED, PostgresFault
 from sfn.inbox.postgres.refusals import refusal
-from tests.unit.settings_ground import CATALOG, Ground
-
-# ── Errors of PostgreSQL
-
+from tests.support.settings_file import CATALOG, Ground
 
 WHERE = "postgresql://h/db"
 
@@ -87,9 +84,6 @@ def test_a_value_that_cannot_be_stored_is_its_callers_trouble(code: str) -> None
     assert isinstance(trouble, Permanent)
     assert trouble.scope is ErrorScope.INBOX
     assert isinstance(meant(code, starting=True), FatalError)
-
-
-# ── URLs of an inbox
 
 
 @pytest.fixture(name="ground")

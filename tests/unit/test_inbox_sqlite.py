@@ -55,9 +55,6 @@ from sfn.inbox.sqlite.roster import IndexQueries
 from sfn.inbox.sqlite.rows import MAX_CACHED_JOBS, SqliteJobs
 from sfn.inbox.sqlite.schema import MIGRATIONS, VERSION, prepare
 
-# ── Due jobs by group
-
-
 ORDERS = TableIdentifier("prod", ("sales",), "orders")
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)
 BLOCKED = Capacity(total=9, live=9, sweeps=9, per_group={ConcurrencyGroup("away", "", Priority.LIVE): 0})
@@ -106,9 +103,6 @@ def test_who_has_waited_longest_is_found_without_a_scan(tmp_path: Path, backlog:
         db.set_progress_handler(count, 1)
         assert due.oldest(later) == {"prod": NOW}
     assert steps < 500
-
-
-# ── Open intents
 
 
 RETURNS = TableIdentifier("prod", ("sales",), "returns")
@@ -229,9 +223,6 @@ def test_a_flood_of_a_peer_takes_no_more_room_than_its_bound(tmp_path: Path) -> 
         assert other.execute("SELECT count(*) FROM intent").fetchone() == (MAX_UNKNOWN_TABLES + 1,)
     late = [claim.subject for claim in ledger.claim(PLENTY, NOW + CHECK_DELAYS[-1]).jobs]
     assert CatalogName("prod") in late
-
-
-# ── Admin commands
 
 
 UNLIMITED = Capacity(total=10**6, live=10**6, sweeps=1)
@@ -420,9 +411,6 @@ def test_at_an_upgrade_tables_of_several_places_are_looked_at(tmp_path: Path) ->
     ledger.close()
 
 
-# ── Poison and expired leases
-
-
 LATER = NOW + timedelta(minutes=1)
 
 
@@ -453,9 +441,6 @@ def test_poison_is_told_by_the_first_claim_that_is_kept(
     told = [ledger.claim(PLENTY, LATER) for _ in range(2)]
     assert [(len(claimed.poison_letters), claimed.expired_leases) for claimed in told] == [(1, 1), (0, 0)]
     assert len(ledger.admin.list_after(DeadLetterFilter(), 0, 9)) == 1
-
-
-# ── Errors of SQLite
 
 
 @pytest.fixture
@@ -542,9 +527,6 @@ def test_a_file_system_without_a_write_ahead_log_is_refused_by_name(tmp_path: Pa
     assert (refused.value.where, refused.value.found) == (str(path), "journal_mode delete")
     assert "a local disk" in refused.value.remedy
     assert "inbox.url" in refused.value.remedy
-
-
-# ── Stored rows
 
 
 PLACES = st.sampled_from(["s3://lake/1", "s3://lake/2", "gs://pond/3"])

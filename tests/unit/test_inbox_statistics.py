@@ -19,10 +19,7 @@ from sfn.inbox.admin import LOG_INTERVAL, InboxErrorLog
 from sfn.inbox.postgres.counting import CachedStats
 from sfn.inbox.scheduling import fair_order, rotate
 from sfn.inbox.statistics import QueueStats
-from tests.promises.inboxes import HandClock
-
-# ── Slow statistics
-
+from tests.support.clock import HandClock
 
 FIGURES = QueueStats(tables={}, oldest_due={}, dead_letters={}, limit_reached=frozenset())
 
@@ -58,9 +55,6 @@ async def test_what_nobody_asked_for_is_not_counted() -> None:
     slow = Slow()
     await CachedStats(slow.count, max_age=10).refresh()
     assert slow.begun == 0
-
-
-# ── Error log
 
 
 MINUTE = LOG_INTERVAL.total_seconds()
@@ -149,9 +143,6 @@ def test_what_is_no_trouble_is_not_told(calls: Calls) -> None:
     with suppress(ZeroDivisionError), troubles.log_errors():
         raise ZeroDivisionError
     assert calls.told == []
-
-
-# ── Fair order of jobs
 
 
 A, B, C = (ConcurrencyGroup(name, "", Priority.LIVE) for name in "abc")

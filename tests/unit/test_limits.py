@@ -1,7 +1,9 @@
-"""Bodies of clients that have not shown who they are: their memory is bounded, and the slowest makes room."""
+"""Limits: the memory of bodies of clients that have not shown who they are, and the number of open files."""
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 
 import anyio
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfn import limits
 from sfn.limits import BodyMemory, BodyMemoryExhausted, BodyReservation, ClientTimeout, with_timeout
 
 
@@ -128,3 +131,34 @@ async def test_a_cancellation_from_elsewhere_is_one() -> None:
     with anyio.move_on_after(0.01) as scope, BodyMemory().reserve() as held:
         await with_timeout(60, anyio.sleep_forever(), held)
     assert scope.cancelled_caught
+
+
+@pytest.fixture
+def restored() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("restored")
+@pytest.mark.parametrize("soft", [256, 512])
+def test_the_soft_limit_is_raised_to_the_hard_one(soft: int) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert limits.raise_limit() == limits.hard_limit() == limits.limit()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[1] == hard
+
+
+@pytest.mark.usefixtures("restored")
+def test_a_limit_that_is_higher_already_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_RAISED_LIMIT", 64)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert limits.raise_limit() == before[0]
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
+
+
+@pytest.mark.usefixtures("restored")
+@pytest.mark.parametrize(("soft", "listeners", "each"), [(1024, 1, 512), (1024, 4, 128), (1024, 0, 512), (256, 99, 8)])
+def test_listeners_share_half_of_all_files(soft: int, listeners: int, each: int) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    assert limits.connections_per_listener(listeners) == each

@@ -15,10 +15,7 @@ from sfn.errors import FatalError
 from sfn.inbox.sqlite import placed
 from sfn.mounts import Mount, mount_of, mounts
 from sfn.settings.model import Settings
-from tests.unit.settings_ground import CATALOG, Ground
-
-# ── Mount of the inbox file
-
+from tests.support.settings_file import CATALOG, Ground
 
 DATABASE = Path("/var/lib/sfn/inbox.db")
 
@@ -83,9 +80,6 @@ def test_a_file_system_that_does_not_keep_an_inbox_is_named(
 
 def test_a_system_without_a_list_of_mounts_is_not_judged(tmp_path: Path) -> None:
     assert placed(DATABASE, tmp_path / "none") is None
-
-
-# ── File system of a path
 
 
 TABLE = rb"""22 1 8:1 / / rw,relatime - ext4 /dev/root rw,nolock
@@ -200,7 +194,6 @@ def test_a_store_whose_links_lead_in_a_circle_keeps_no_other_from_starting(
     assert list(local_locks(settings, table)) == [("old", "/lake/old ones", "nolock")]
 
 
-@pytest.mark.anyio
 async def test_a_mount_that_never_answers_is_left_behind(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the start waits for it, nor the end of the process."""
     answers, asked = threading.Event(), threading.Event()

@@ -32,8 +32,8 @@ from sfn.storage.azure import IMPOSSIBLE_ETAG, AccountKey, AzureClient, AzureOpt
 from sfn.storage.local import LocalStore
 from sfn.storage.object_store import HttpPool, RemoteStore, StoreService
 from tests.servers.object_stores import ACCOUNT, ACCOUNT_KEY, Azure
+from tests.support.publishing import LAG, A, B, Line, key_of, named
 from tests.unit.aliased import AliasedStore, Guarded, Names
-from tests.unit.publishing import LAG, A, B, Line, key_of, named
 
 C = named("c")
 REAL, LINK, MOUNT, ELSEWHERE = (f"file:///lake/{name}" for name in ("real", "link", "mount", "elsewhere"))
@@ -137,7 +137,6 @@ def policy_of(naming: Naming = NAMINGS["identifier"], placement: Placement = Pla
     )
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("other", [LINK, MOUNT, BUCKET])
 @pytest.mark.parametrize("naming", NAMINGS.values(), ids=NAMINGS)
 @pytest.mark.parametrize("placement", Placement)
@@ -156,7 +155,6 @@ async def test_a_table_that_gets_another_name_of_its_directory_stays_live(
         assert line.known[A] == {line.site(A, table).encoded}
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("knows_both", [False, True])
 @pytest.mark.parametrize("naming", NAMINGS.values(), ids=NAMINGS)
 async def test_a_directory_that_says_it_moved_to_itself_is_repaired_without_a_commit(
@@ -197,7 +195,6 @@ def compared(line: Aliased, table: Table, key: str, held: StoredObject) -> Diffe
             return None if difference is None else difference.kind
 
 
-@pytest.mark.anyio
 async def test_a_copy_of_the_directory_is_no_other_name_of_it() -> None:
     """It has the same bytes until the table is published, and then it leads on."""
     line = Aliased(policy_of(), Names({}))
@@ -219,7 +216,6 @@ async def test_a_copy_of_the_directory_is_no_other_name_of_it() -> None:
     assert await line.inner.read(version_hint.key_of(REAL)) is None
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("naming", NAMINGS.values(), ids=NAMINGS)
 @pytest.mark.parametrize("location", [ELSEWHERE, LINK, MOUNT, BUCKET])
@@ -242,7 +238,6 @@ async def test_a_copied_table_keeps_its_file_names_when_its_refresh_is_due(
         assert await line.inner.read(version_hint.key_of(REAL)) is None
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("naming", NAMINGS.values(), ids=NAMINGS)
 async def test_two_tables_in_one_directory_by_two_names_have_no_hint(naming: Naming) -> None:
     line = Aliased(policy_of(naming), Names(ALIASES))
@@ -263,7 +258,6 @@ async def test_two_tables_in_one_directory_by_two_names_have_no_hint(naming: Nam
     await line.check()
 
 
-@pytest.mark.anyio
 async def test_a_hint_that_is_made_while_a_second_table_comes_does_not_stay() -> None:
     """The one found nobody beside it yet, the other one found no hint yet."""
 
@@ -291,7 +285,6 @@ async def test_a_hint_that_is_made_while_a_second_table_comes_does_not_stay() ->
     assert version_hint.key_of(REAL) not in store.files
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("naming", NAMINGS.values(), ids=NAMINGS)
 async def test_a_table_may_be_renamed_and_get_another_name_of_its_directory_at_once(naming: Naming) -> None:
     """The new name's row is published some time later."""
@@ -308,7 +301,6 @@ async def test_a_table_may_be_renamed_and_get_another_name_of_its_directory_at_o
     await line.check()
 
 
-@pytest.mark.anyio
 async def test_a_container_that_a_second_host_leads_to_is_one_place(azure: Azure) -> None:
     """On a real store, whose files say nothing of it: only what is written tells."""
     container, pool = azure.container(), HttpPool()

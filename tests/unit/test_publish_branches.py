@@ -11,15 +11,23 @@ from sfn.domain.events import Notification
 from sfn.domain.jobs import DeadLettered, DeadLetterReason
 from sfn.publish.policy import Policy
 from sfn.sfnfile.naming import UUID, FileLayout, FileOwner
-from tests.unit.publishing import AT, LAG, A, B, Line
+from tests.support.publishing import AT, LAG, A, B, Line
 
-pytestmark = pytest.mark.anyio
 WHOSE, HERE = FileOwner(A.namespace, A.name), FileLayout(AT)
 
 
 def line_of(*branches: str, **more: Any) -> Line:  # noqa: ANN401 - any setting
     """A line that publishes branches."""
     return Line(Policy("c1", replica_lag=LAG, is_swept=False, branches=("main", *branches), **more))
+
+
+async def with_branch() -> Line:
+    """A line that has published a table and its branch `dev`."""
+    line = line_of("*")
+    line.catalog.create(A)
+    line.catalog.branch(A, "dev")
+    await line.hear(Notification(A), seconds=20)
+    return line
 
 
 def said(line: Line, ref: str | None, whose: FileOwner = WHOSE, at: FileLayout = HERE) -> tuple[str, str, int | None]:
@@ -77,10 +85,7 @@ async def test_a_branch_may_come_back() -> None:
 
 
 async def test_one_that_is_not_published_any_more_is_dropped() -> None:
-    line = line_of("*")
-    line.catalog.create(A)
-    line.catalog.branch(A, "dev")
-    await line.hear(Notification(A), seconds=20)
+    line = await with_branch()
     line.policy = Policy("c1", replica_lag=LAG, is_swept=False)
     line.catalog.commit(A)
     await line.hear(Notification(A), seconds=20)
@@ -101,20 +106,14 @@ async def test_a_drop_ends_every_branch(forgotten: bool) -> None:
 
 
 async def test_a_purge_leaves_no_file_of_any_branch() -> None:
-    line = line_of("*")
-    line.catalog.create(A)
-    line.catalog.branch(A, "dev")
-    await line.hear(Notification(A), seconds=20)
+    line = await with_branch()
     line.catalog.drop(A)
     await line.hear(Notification(A, drop=True, purge=True), seconds=60)
     assert not line.store.files
 
 
 async def test_a_move_leads_each_branch_on_to_its_own() -> None:
-    line = line_of("*")
-    line.catalog.create(A)
-    line.catalog.branch(A, "dev")
-    await line.hear(Notification(A), seconds=20)
+    line = await with_branch()
     line.catalog.commit(A, location="file:///warehouse/n/elsewhere")
     await line.hear(Notification(A), seconds=20)
     there = FileLayout("file:///warehouse/n/elsewhere")
@@ -126,10 +125,7 @@ async def test_a_move_leads_each_branch_on_to_its_own() -> None:
 
 
 async def test_a_rename_leads_each_branch_on_to_its_own() -> None:
-    line = line_of("*")
-    line.catalog.create(A)
-    line.catalog.branch(A, "dev")
-    await line.hear(Notification(A), seconds=20)
+    line = await with_branch()
     line.catalog.rename(A, B)
     await line.hear(Notification(A, renamed_to=B), Notification(B), seconds=60)
     for ref in (None, "dev"):

@@ -17,12 +17,9 @@ from sfn.publish.existing_files import pointer_files
 from sfn.publish.policy import Policy
 from sfn.sfnfile.naming import ORDINAL, UUID, Placement
 from sfn.storage import PreconditionFailed
-from tests.promises.inboxes import HandClock
 from tests.simulation.incidents import CLEANERS, Cleaner
-from tests.unit.publishing import AT, LAG, A, B, CountingStore, Line, named
-
-# ── Cleaners of unknown files
-
+from tests.support.clock import HandClock
+from tests.support.publishing import AT, LAG, A, B, CountingStore, Line, named
 
 C = named("c")
 HOUR, DAY = 3600, timedelta(days=1)
@@ -99,7 +96,6 @@ def settings() -> Iterator[Cleaner]:
         yield from {cleaner, replace(cleaner, age=cleaner.least)}
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("layout", LAYOUTS)
 async def test_nothing_of_ours_grows_old_enough_within_a_week(layout: str) -> None:
     lake = Lake(**LAYOUTS[layout])
@@ -112,7 +108,6 @@ async def test_nothing_of_ours_grows_old_enough_within_a_week(layout: str) -> No
     assert lake.ours() == kept
 
 
-@pytest.mark.anyio
 async def test_what_is_not_written_again_within_a_day_is_deleted() -> None:
     """But for what lies in a folder that begins with an underscore, by Spark, and for hints, by those who know them."""
     lake = Lake(refresh_after=2 * DAY)
@@ -131,7 +126,6 @@ async def test_what_is_not_written_again_within_a_day_is_deleted() -> None:
     }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("layout", LAYOUTS)
 async def test_what_was_deleted_while_nobody_ran_is_made_again_at_the_next_look(layout: str) -> None:
     lake = Lake(**LAYOUTS[layout])
@@ -145,15 +139,11 @@ async def test_what_was_deleted_while_nobody_ran_is_made_again_at_the_next_look(
     assert lake.live() == live
 
 
-@pytest.mark.anyio
 def test_each_rule_spares_what_is_young_known_or_elsewhere() -> None:
     known, at = f"{AT}/metadata/00001-x.metadata.json", AT + "-of-another/data/1.parquet"
     old = {known: 9 * DAY, at: 9 * DAY, f"{AT}/data/1.parquet": 9 * DAY, f"{AT}/data/2.parquet": DAY}
     for cleaner in CLEANERS:
         assert cleaner.condemned(AT, old, {known}) == [f"{AT}/data/1.parquet"]
-
-
-# ── Short-lived metadata files
 
 
 ONE = Capacity(total=1, live=1, sweeps=0)
@@ -174,7 +164,6 @@ async def line() -> Line:
     return line
 
 
-@pytest.mark.anyio
 async def test_it_is_served_before_a_backlog(line: Line) -> None:
     await line.inbox.put([Notification(named(f"t{number}")) for number in range(1000)])
     keep(line, 20)
@@ -186,7 +175,6 @@ async def test_it_is_served_before_a_backlog(line: Line) -> None:
     assert line.document(A)["metadata_file_path"] == current.metadata_location
 
 
-@pytest.mark.anyio
 async def test_it_takes_its_turn_once_its_files_stay(line: Line) -> None:
     keep(line, None)
     await line.hear(Notification(A), seconds=600)
@@ -195,7 +183,6 @@ async def test_it_takes_its_turn_once_its_files_stay(line: Line) -> None:
     assert claim.group.priority is Priority.LIVE
 
 
-@pytest.mark.anyio
 async def test_it_stays_first_while_the_catalog_says_nothing_new(line: Line) -> None:
     await line.hear(Notification(A), seconds=600)
     await line.inbox.put([Notification(A)])

@@ -17,10 +17,7 @@ from sfn.sfnfile.document import render_ordinal
 from sfn.sfnfile.naming import ORDINAL, FileLayout, FileOwner, commit_ordinal
 from sfn.storage import PreconditionFailed
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import AT, EVERYTHING, A, FailingStore, TornStore
-from tests.unit.timeline import HEAD, SITE, Timeline
-
-pytestmark = pytest.mark.anyio
+from tests.support.publishing import AT, EVERYTHING, HEAD, SITE, A, FailingStore, Timeline, TornStore
 
 
 async def test_each_commit_has_a_file_and_the_head_names_the_newest() -> None:
@@ -248,8 +245,7 @@ async def test_what_becomes_of_a_table_goes_to_its_head_and_its_commits_go_with_
     line = Timeline()
     past = line.commit(3)
     await line.hear(Notification(A), seconds=20)
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    await line.drop()
     assert line.head["state"] == "dropped"
     assert line.pointers == [*past.metadata_log, past.metadata_location]
     await line.work(line.policy.expire_after.total_seconds() + 60)

@@ -17,10 +17,7 @@ from sfn.publish.policy import OnDrop, Policy, TableFilter
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import NAMINGS, UUID, FileLayout, FileOwner, Naming
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import AT, LAG, A, B, HintsNoted, Line, TornStore, key_of, named
-
-# ── Dropped tables
-
+from tests.support.publishing import AT, LAG, A, B, HintsNoted, Line, TornStore, key_of, named
 
 DAY = timedelta(days=1).total_seconds()
 
@@ -34,7 +31,6 @@ def elsewhere(line: Line) -> Table:
     return table
 
 
-@pytest.mark.anyio
 async def test_a_table_that_gets_no_files_is_looked_at_once() -> None:
     line = Line()
     line.catalog.create(A, left_alone="it is encrypted")
@@ -43,12 +39,10 @@ async def test_a_table_that_gets_no_files_is_looked_at_once() -> None:
     assert line.store.files == {}
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("how", ["encrypted", "excluded"])
 async def test_files_of_a_table_that_gets_none_any_more_go_and_so_does_its_row(how: str) -> None:
     line = Line()
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new()
     assert sorted(line.store.files) == [key_of(A), f"{AT}/metadata/version-hint.text"]
     if how == "encrypted":
         line.catalog.commit(A, left_alone="it is encrypted")
@@ -62,29 +56,22 @@ async def test_files_of_a_table_that_gets_none_any_more_go_and_so_does_its_row(h
     assert [row async for row in line.inbox.tables("prod")] == []
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("on_drop", "state"), [(OnDrop.TOMBSTONE, "dropped"), (OnDrop.DELETE, None), (OnDrop.KEEP, "current")]
 )
 async def test_a_drop_leaves_what_the_settings_say(on_drop: OnDrop, state: str | None) -> None:
     line = Line()
     line.policy = replace(line.policy, on_drop=on_drop)
-    table = line.catalog.create(A)
-    line.store.files[table.metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    await line.publish_new(has_metadata_file=True)
+    await line.drop()
     assert line.document(A).get("state") == state
     assert (line.hint() is None) is (on_drop is not OnDrop.KEEP)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("purged", [True, False], ids=["purged", "not purged"])
 async def test_a_purge_that_no_event_told_of_is_seen_by_the_folder(purged: bool) -> None:
     line = Line()
-    table = line.catalog.create(A)
-    line.store.files[table.metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
+    table = await line.publish_new(has_metadata_file=True)
     line.catalog.drop(A)
     if purged:
         del line.store.files[table.metadata_location]
@@ -92,7 +79,6 @@ async def test_a_purge_that_no_event_told_of_is_seen_by_the_folder(purged: bool)
     assert line.document(A).get("state") == (None if purged else "dropped")
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("told", [True, False])
 async def test_where_metadata_lies_in_another_folder_the_event_alone_tells_of_a_purge(told: bool) -> None:
     line = Line()
@@ -103,25 +89,21 @@ async def test_where_metadata_lies_in_another_folder_the_event_alone_tells_of_a_
     assert line.document(A).get("state") == (None if told else "dropped")
 
 
-@pytest.mark.anyio
 async def test_a_purge_of_a_table_whose_files_are_still_there_leaves_a_tombstone() -> None:
     """The event may be a late one, of a table that had the name before."""
     line = Line()
-    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new(has_metadata_file=True)
     line.catalog.drop(A)
     await line.hear(Notification(A, drop=True, purge=True), seconds=60)
     assert line.document(A)["state"] == "dropped"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("history", ["relocated", "dropped", "renamed"])
 async def test_a_table_without_files_whose_tombstone_still_lies_there_is_not_looked_at_without_end(
     history: str,
 ) -> None:
     line = Line()
-    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new(has_metadata_file=True)
     if history == "relocated":
         line.catalog.commit(A, location="file:///warehouse/n/moved")
         await line.hear(Notification(A), seconds=20)
@@ -140,12 +122,10 @@ async def test_a_table_without_files_whose_tombstone_still_lies_there_is_not_loo
     assert line.document(A) == {}
 
 
-@pytest.mark.anyio
 async def test_a_table_that_is_listed_and_not_found_is_looked_at_now_and_then() -> None:
     line = Line()
     line.policy = replace(line.policy, replica_lag=timedelta(0))
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new()
     line.catalog.hidden = frozenset({A})
     loads = line.catalog.loads
     await line.hear(Notification(A, drop=True), seconds=1800)
@@ -153,13 +133,11 @@ async def test_a_table_that_is_listed_and_not_found_is_looked_at_now_and_then() 
     assert line.document(A)["state"] == "current"
 
 
-@pytest.mark.anyio
 async def test_what_the_brake_holds_stays_young_and_lets_go_of_a_table_that_came_back() -> None:
     """Cleaners delete by age what no metadata names, and an operator may need days."""
     line = Line()
     line.inbox = MemoryInbox(replace(TERMS, max_drops={"prod": 0}), line.clock)
-    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new(has_metadata_file=True)
     files = {key_of(A), f"{AT}/metadata/version-hint.text"}
     line.catalog.hidden = frozenset({A})
     line.catalog.unlisted = frozenset({A})
@@ -179,13 +157,10 @@ async def test_what_the_brake_holds_stays_young_and_lets_go_of_a_table_that_came
     ]
 
 
-@pytest.mark.anyio
 async def test_an_event_of_a_table_that_a_replica_does_not_show_yet_is_looked_at_once_more() -> None:
     line = Line()
-    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    await line.publish_new(has_metadata_file=True)
+    await line.drop()
     assert line.document(A)["state"] == "dropped"
     table = line.catalog.create(A)
     line.catalog.hidden = frozenset({A})
@@ -195,12 +170,10 @@ async def test_an_event_of_a_table_that_a_replica_does_not_show_yet_is_looked_at
     assert line.document(A)["metadata_file_path"] == table.metadata_location
 
 
-@pytest.mark.anyio
 async def test_a_drop_that_a_replica_does_not_show_yet_is_looked_at_once_more() -> None:
     """Though the answer shows something new: a commit that came before the drop."""
     line = Line()
-    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new(has_metadata_file=True)
     line.store.files[line.catalog.commit(A).metadata_location] = b"{}"
     await line.hear(Notification(A, drop=True))
     assert isinstance(line.outcomes[-1], Rescheduled)
@@ -209,17 +182,14 @@ async def test_a_drop_that_a_replica_does_not_show_yet_is_looked_at_once_more() 
     assert line.document(A)["state"] == "dropped"
 
 
-@pytest.mark.anyio
 async def test_a_newer_file_does_not_wait_for_an_older_one_elsewhere_that_the_brake_holds() -> None:
     line = Line()
     line.inbox = MemoryInbox(replace(TERMS, max_drops={"prod": 0}), line.clock)
-    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new(has_metadata_file=True)
     line.catalog.rename(A, B)
     there = "file:///warehouse/n/b"
     line.store.files[line.catalog.commit(B, location=there).metadata_location] = b"{}"
-    await line.inbox.put([Notification(B)])
-    await line.work(only=lambda table: table == B)
+    await line.hear_only(B)
     assert line.document(A)["state"] == line.document(B, there)["state"] == "current"
     line.catalog.drop(B)
     await line.hear(Notification(A, drop=True), seconds=60)
@@ -229,7 +199,6 @@ async def test_a_newer_file_does_not_wait_for_an_older_one_elsewhere_that_the_br
     assert held == [A, B]
 
 
-@pytest.mark.anyio
 async def test_a_purge_concerns_the_table_that_was_purged_and_none_that_took_its_name_since() -> None:
     """Between the two nothing settled, so the wish is still there; what vanishes now leaves a tombstone."""
     line = Line()
@@ -251,7 +220,6 @@ async def test_a_purge_concerns_the_table_that_was_purged_and_none_that_took_its
     assert line.document(A)["state"] == "dropped"
 
 
-@pytest.mark.anyio
 async def test_a_purge_ends_with_the_first_look_at_the_table_that_took_the_name() -> None:
     line = Line()
     elsewhere(line)
@@ -261,12 +229,10 @@ async def test_a_purge_ends_with_the_first_look_at_the_table_that_took_the_name(
     await line.hear(Notification(A, drop=True, purge=True))
     assert isinstance(line.outcomes[-1], Rescheduled)
     assert line.document(A)["guid"] == second.uuid
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    await line.drop()
     assert line.document(A)["state"] == "dropped"
 
 
-@pytest.mark.anyio
 async def test_a_purge_told_of_before_a_table_first_settled_is_of_one_before_it() -> None:
     line = Line()
     elsewhere(line)
@@ -275,20 +241,16 @@ async def test_a_purge_told_of_before_a_table_first_settled_is_of_one_before_it(
         Notification(A, min_metadata_location="file:///elsewhere/00009-x.metadata.json"),
     )
     assert isinstance(line.outcomes[-1], Rescheduled)
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    await line.drop()
     assert line.document(A)["state"] == "dropped"
 
 
-@pytest.mark.anyio
 async def test_a_table_that_is_switched_off_leaves_after_its_older_files() -> None:
     line = Line()
-    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new(has_metadata_file=True)
     line.catalog.rename(A, B)
     line.catalog.commit(B)
-    await line.inbox.put([Notification(B)])
-    await line.work(only=lambda table: table == B)
+    await line.hear_only(B)
     line.catalog.commit(B, left_alone="it is switched off")
     await line.inbox.put([Notification(B)])
     line.clock.turn(5)
@@ -297,9 +259,6 @@ async def test_a_table_that_is_switched_off_leaves_after_its_older_files() -> No
     await line.hear(Notification(A), seconds=1500)
     assert line.document(A).get("state") != "current"
     assert line.document(B) == {}
-
-
-# ── Renamed tables
 
 
 ELSEWHERE = "file:///warehouse/n/other"
@@ -315,8 +274,7 @@ async def standing(line: Line, name: TableIdentifier) -> TableStatus:
 async def line() -> Line:
     """One with a table that was renamed."""
     line = Line()
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new()
     line.catalog.rename(A, B)
     told = Notification(A, "etl", "e1", renamed_to=B, body=b"it was renamed")
     arrival = Notification(B, "etl", "e1/to", renamed_from=A, body=b"it was renamed")
@@ -325,7 +283,6 @@ async def line() -> Line:
     return line
 
 
-@pytest.mark.anyio
 async def test_each_name_has_the_event_that_told_of_it(line: Line) -> None:
     for name, event_id in ((A, "e1"), (B, "e1/to")):
         event = (await standing(line, name)).last_event
@@ -333,7 +290,6 @@ async def test_each_name_has_the_event_that_told_of_it(line: Line) -> None:
         assert (event.event_id, event.body) == (event_id, b"it was renamed")
 
 
-@pytest.mark.anyio
 async def test_the_old_name_says_the_new_one_until_another_table_has_it(line: Line) -> None:
     assert [(await standing(line, name)).table_state.renamed_to for name in (A, B)] == [B, None]
     line.catalog.create(A, ELSEWHERE)
@@ -341,7 +297,6 @@ async def test_the_old_name_says_the_new_one_until_another_table_has_it(line: Li
     assert (await standing(line, A)).table_state.renamed_to is None
 
 
-@pytest.mark.anyio
 async def test_a_table_that_has_its_old_name_again_elsewhere_is_not_said_to_be_another(line: Line) -> None:
     line.catalog.rename(B, A)
     line.catalog.commit(A, location=ELSEWHERE)
@@ -354,11 +309,9 @@ async def test_a_table_that_has_its_old_name_again_elsewhere_is_not_said_to_be_a
     assert [line.document(name, ELSEWHERE)["state"] for name in (A, B)] == ["renamed", "current"]
 
 
-@pytest.mark.anyio
 async def test_nor_where_both_names_lead_to_the_same_file() -> None:
     line = Line()
-    table = line.catalog.create(A)
-    await line.hear(Notification(A), seconds=20)
+    table = await line.publish_new()
     line.policy = replace(line.policy, naming=UUID)
     line.catalog.rename(A, B)
     await line.hear(Notification(B), Notification(A, renamed_to=B), seconds=60)
@@ -370,27 +323,22 @@ async def test_nor_where_both_names_lead_to_the_same_file() -> None:
     assert (left["state"], left["moved_to"]["name"], left.get("name_now")) == ("moved", "a", None)
 
 
-@pytest.mark.anyio
 async def test_a_table_that_moved_before_it_was_dropped_has_no_other_name(line: Line) -> None:
     line.policy = replace(line.policy, on_drop=OnDrop.DELETE)
     line.catalog.commit(B, location=ELSEWHERE)
     await line.hear(Notification(B), seconds=60)
-    line.catalog.drop(B)
-    await line.hear(Notification(B, drop=True), seconds=60)
+    await line.drop(B)
     assert [line.document(B, place).get("state") for place in (AT, ELSEWHERE)] == ["moved", None]
     assert (await standing(line, B)).table_state.renamed_to is None
 
 
-@pytest.mark.anyio
 async def test_no_hint_says_what_only_the_old_names_file_said() -> None:
     """The table went back to an older version and to its first name, whose file had stayed as it was meanwhile."""
     line = Line()
-    first = line.catalog.create(A)
-    await line.hear(Notification(A), seconds=20)
+    first = await line.publish_new()
     line.catalog.rename(A, B)
     second = line.catalog.commit(B)
-    await line.inbox.put([Notification(B)])
-    await line.work(only=lambda table: table == B)
+    await line.hear_only(B)
     assert line.hint() == version_hint.content(second)
     line.catalog.drop(B)
     line.catalog.register(A, first)
@@ -401,9 +349,6 @@ async def test_no_hint_says_what_only_the_old_names_file_said() -> None:
     assert line.document(B)["state"] == "renamed"
     assert store.hints[key_of(B)] in {None, version_hint.content(first)}
     assert line.hint() == version_hint.content(first)
-
-
-# ── Tombstones and their tables
 
 
 C = named("c")
@@ -418,15 +363,13 @@ def restored() -> Line:
 
 async def replaced(line: Line, *, told: bool) -> None:
     """A table that took the name of another one, in its directory, of whose drop an event tells only now."""
-    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new(has_metadata_file=True)
     line.catalog.drop(A)
     line.store.files[line.catalog.create(A).metadata_location] = b"{}"
     await line.hear(Notification(A, drop=told))
     assert isinstance(line.outcomes[-1], Rescheduled)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("told", [True, False], ids=["told of the first", "not told"])
 async def test_a_drop_that_was_told_of_one_table_is_not_told_of_the_next(restored: Line, told: bool) -> None:
     await replaced(restored, told=told)
@@ -437,7 +380,6 @@ async def test_a_drop_that_was_told_of_one_table_is_not_told_of_the_next(restore
     assert restored.document(A)["state"] == "dropped"
 
 
-@pytest.mark.anyio
 async def test_a_drop_that_was_told_of_the_next_table_counts(restored: Line) -> None:
     await replaced(restored, told=True)
     restored.catalog.drop(A)
@@ -445,7 +387,6 @@ async def test_a_drop_that_was_told_of_the_next_table_counts(restored: Line) -> 
     assert restored.document(A)["state"] == "dropped"
 
 
-@pytest.mark.anyio
 async def test_a_drop_is_not_told_of_what_the_row_missed_before_it_had_that_table(
     restored: Line,
 ) -> None:
@@ -465,16 +406,12 @@ async def test_a_drop_is_not_told_of_what_the_row_missed_before_it_had_that_tabl
     assert restored.document(A)["state"] == "current"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("naming", NAMINGS.values(), ids=NAMINGS)
 @pytest.mark.parametrize("place", [AT, ELSEWHERE], ids=["here", "elsewhere"])
 async def test_a_tombstone_leads_on_once_its_table_is_there_under_another_name(naming: Naming, place: str) -> None:
     line = Line(Policy("c1", replica_lag=LAG, absence_delay=LAG, is_swept=False, naming=naming))
-    table = line.catalog.create(A)
-    line.store.files[table.metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    table = await line.publish_new(has_metadata_file=True)
+    await line.drop()
     key = FileLayout(AT, naming).keys(FileOwner(A.namespace, A.name, table.uuid))[0]
     assert b'"dropped"' in line.store.files[key]
     line.catalog.register(B, replace(table, location=place))
@@ -488,16 +425,12 @@ async def test_a_tombstone_leads_on_once_its_table_is_there_under_another_name(n
 
 async def dropped(line: Line) -> Table:
     """Publish a table, drop it, and return what it was."""
-    table = line.catalog.create(A)
-    line.store.files[table.metadata_location] = b"{}"
-    await line.hear(Notification(A), seconds=20)
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    table = await line.publish_new(has_metadata_file=True)
+    await line.drop()
     assert line.document(A)["state"] == "dropped"
     return table
 
 
-@pytest.mark.anyio
 async def test_a_tombstone_leads_on_once_its_table_is_there_at_another_place(restored: Line) -> None:
     table = await dropped(restored)
     pointer = f"{ELSEWHERE}/metadata/00001-{table.uuid}.metadata.json"
@@ -510,7 +443,6 @@ async def test_a_tombstone_leads_on_once_its_table_is_there_at_another_place(res
     ) == ("moved", "current")
 
 
-@pytest.mark.anyio
 async def test_a_tombstone_leads_on_at_once_where_only_the_new_name_at_another_place_was_told_of(
     restored: Line,
 ) -> None:
@@ -524,7 +456,6 @@ async def test_a_tombstone_leads_on_at_once_where_only_the_new_name_at_another_p
     assert restored.document(A)["moved_to"]["name"] == "b"
 
 
-@pytest.mark.anyio
 async def test_what_leads_to_a_file_that_is_gone_leads_on_once_the_table_has_another_name(
     restored: Line,
 ) -> None:
@@ -543,7 +474,6 @@ async def test_what_leads_to_a_file_that_is_gone_leads_on_once_the_table_has_ano
     assert (restored.document(A)["state"], restored.document(A)["moved_to"]["name"]) == ("renamed", "c")
 
 
-@pytest.mark.anyio
 async def test_a_tombstone_that_leads_on_expires_all_the_same(restored: Line) -> None:
     table = restored.catalog.create(A)
     restored.store.files[table.metadata_location] = b"{}"

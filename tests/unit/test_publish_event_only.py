@@ -13,16 +13,11 @@ from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, PendingChange, Rescheduled
 from sfn.inbox.model import AdminCommand, DeadLetterFilter
 from sfn.publish.policy import OnDrop, Policy, TableFilter
-from tests.unit.publishing import AT, EVERYTHING, LAG, A, B, key_of
-from tests.unit.told_line import DAY, ToldLine
-
-# ── Files of event-only catalogs
-
+from tests.support.publishing import AT, DAY, EVERYTHING, LAG, A, B, ToldLine, key_of
 
 SECONDS = LAG.total_seconds()
 
 
-@pytest.mark.anyio
 async def test_what_is_told_is_written_with_what_its_metadata_file_says() -> None:
     line = ToldLine()
     line.create(A)
@@ -35,7 +30,6 @@ async def test_what_is_told_is_written_with_what_its_metadata_file_says() -> Non
     assert isinstance(line.outcomes[-1], Done)
 
 
-@pytest.mark.anyio
 async def test_the_answer_is_what_was_told_by_now() -> None:
     """Not what was told when the row was claimed: a tag must be older than the answer that is written over it."""
     line = ToldLine()
@@ -48,7 +42,6 @@ async def test_the_answer_is_what_was_told_by_now() -> None:
     assert line.document(A)["metadata_file_path"] == second.metadata_location
 
 
-@pytest.mark.anyio
 async def test_a_refresh_writes_what_was_told_last_without_a_look_into_its_file() -> None:
     line = ToldLine()
     table = line.create(A)
@@ -60,7 +53,6 @@ async def test_a_refresh_writes_what_was_told_last_without_a_look_into_its_file(
     assert line.document(A)["written_at"] > before["written_at"]
 
 
-@pytest.mark.anyio
 async def test_a_look_that_nothing_was_told_for_changes_nothing() -> None:
     line = ToldLine()
     await line.tell(A, line.create(A), TableOrigin.CREATE)
@@ -70,14 +62,12 @@ async def test_a_look_that_nothing_was_told_for_changes_nothing() -> None:
     assert isinstance(line.outcomes[-1], Done)
 
 
-@pytest.mark.anyio
 async def test_a_name_that_nothing_was_told_of_is_forgotten_soon() -> None:
     line = ToldLine()
     await line.hear(Notification(A), seconds=60)
     assert [row async for row in line.inbox.tables("prod")] == []
 
 
-@pytest.mark.anyio
 async def test_a_name_whose_end_alone_was_told_is_remembered_for_as_long_as_a_tombstone() -> None:
     line = ToldLine()
     table = line.create(A)
@@ -88,7 +78,6 @@ async def test_a_name_whose_end_alone_was_told_is_remembered_for_as_long_as_a_to
     assert [row async for row in line.inbox.tables("prod")] == []
 
 
-@pytest.mark.anyio
 async def test_a_told_drop_waits_for_the_lag_and_asks_for_no_listing() -> None:
     line = ToldLine()
     await line.tell(A, line.create(A), TableOrigin.CREATE, seconds=60)
@@ -99,7 +88,6 @@ async def test_a_told_drop_waits_for_the_lag_and_asks_for_no_listing() -> None:
     assert line.hint() is None
 
 
-@pytest.mark.anyio
 async def test_what_was_deleted_after_a_drop_does_not_come_back_by_a_late_event() -> None:
     line = ToldLine()
     line.policy = replace(line.policy, on_drop=OnDrop.DELETE)
@@ -112,7 +100,6 @@ async def test_what_was_deleted_after_a_drop_does_not_come_back_by_a_late_event(
     assert line.document(A) == {}
 
 
-@pytest.mark.anyio
 async def test_a_registration_brings_a_dropped_table_back_but_not_to_an_older_file() -> None:
     line = ToldLine()
     first = line.create(A)
@@ -127,7 +114,6 @@ async def test_a_registration_brings_a_dropped_table_back_but_not_to_an_older_fi
     assert line.document(A)["state"] == "current"
 
 
-@pytest.mark.anyio
 async def test_another_table_takes_the_name_by_its_birth_after_the_lag() -> None:
     line = ToldLine()
     await line.tell(A, line.create(A), TableOrigin.CREATE)
@@ -139,7 +125,6 @@ async def test_another_table_takes_the_name_by_its_birth_after_the_lag() -> None
     assert line.document(A)["guid"] == other.uuid
 
 
-@pytest.mark.anyio
 async def test_an_event_of_another_table_than_the_one_that_ended_ends_nothing() -> None:
     line = ToldLine()
     table = line.create(A)
@@ -148,7 +133,6 @@ async def test_an_event_of_another_table_than_the_one_that_ended_ends_nothing() 
     assert line.document(A)["state"] == "current"
 
 
-@pytest.mark.anyio
 async def test_a_rename_is_followed_though_it_tells_no_location() -> None:
     line = ToldLine()
     table = line.create(A)
@@ -159,7 +143,6 @@ async def test_a_rename_is_followed_though_it_tells_no_location() -> None:
     assert line.document(A)["moved_to"]["name"] == "b"
 
 
-@pytest.mark.anyio
 async def test_of_two_names_of_a_table_in_one_place_the_one_that_is_behind_leaves_the_hint_alone() -> None:
     """The rename is still to be told of, and readers that know the hint alone must not be led back."""
     line = ToldLine()
@@ -173,7 +156,6 @@ async def test_of_two_names_of_a_table_in_one_place_the_one_that_is_behind_leave
     assert newest.decode() in second.metadata_location
 
 
-@pytest.mark.anyio
 async def test_a_lost_inbox_is_no_way_back_behind_what_lies_there() -> None:
     line = ToldLine()
     late = line.create(A)
@@ -192,7 +174,6 @@ async def test_a_lost_inbox_is_no_way_back_behind_what_lies_there() -> None:
     assert again.document(A)["state"] == "dropped"
 
 
-@pytest.mark.anyio
 async def test_a_file_that_is_not_there_is_looked_for_ever_less_often_and_all_else_goes_on() -> None:
     line = ToldLine()
     await line.tell(A, line.create(A), TableOrigin.CREATE, seconds=60)
@@ -211,7 +192,6 @@ async def test_a_file_that_is_not_there_is_looked_for_ever_less_often_and_all_el
     assert isinstance(line.outcomes[-1], Done)
 
 
-@pytest.mark.anyio
 async def test_a_file_that_never_comes_is_a_dead_letter_until_something_else_is_told() -> None:
     line = ToldLine()
     first = line.create(A)
@@ -228,13 +208,11 @@ async def test_a_file_that_never_comes_is_a_dead_letter_until_something_else_is_
     assert isinstance(line.outcomes[-1], Done)
 
 
-@pytest.mark.anyio
 async def test_a_commit_of_a_table_whose_birth_is_never_told_is_a_dead_letter_in_the_end() -> None:
     """Else nobody would notice a sender that tells of no births: the files of the table before would stay for ever."""
     line = ToldLine()
     await line.tell(A, line.create(A), TableOrigin.CREATE, seconds=60)
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    await line.drop()
     other = line.create(A)
     await line.tell(A, other, seconds=3600)
     assert isinstance(line.outcomes[-1], Rescheduled)
@@ -248,7 +226,6 @@ async def test_a_commit_of_a_table_whose_birth_is_never_told_is_a_dead_letter_in
     assert isinstance(line.outcomes[-1], Done)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     "spelling",
     ["ABCDEF00-0000-0000-0000-000000000000", "abcdef00000000000000000000000000", "urn:uuid:{}"],
@@ -262,10 +239,6 @@ async def test_a_uuid_may_be_spelled_otherwise(spelling: str) -> None:
     assert (line.document(A)["state"], line.document(A)["guid"]) == ("dropped", uuid)
 
 
-# ── Dead letters, drops and the drop limit
-
-
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("location", "body", "reason"),
     [
@@ -291,7 +264,6 @@ async def test_what_will_never_be_read_is_a_dead_letter_and_the_files_stay(
     assert line.document(A)["metadata_file_path"] != table.metadata_location
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("published", [True, False])
 async def test_a_location_that_is_refused_is_judged_at_the_first_look(*, published: bool) -> None:
     line = ToldLine()
@@ -305,7 +277,6 @@ async def test_a_location_that_is_refused_is_judged_at_the_first_look(*, publish
     assert (line.document(A) != {}) is published
 
 
-@pytest.mark.anyio
 async def test_what_is_told_once_more_is_not_looked_at_once_more() -> None:
     line = ToldLine()
     table = line.create(A)
@@ -314,7 +285,6 @@ async def test_what_is_told_once_more_is_not_looked_at_once_more() -> None:
     assert isinstance(line.outcomes[-1], Done)
 
 
-@pytest.mark.anyio
 async def test_a_right_event_behind_a_refused_one_is_published_at_once_and_closes_its_letter() -> None:
     line = ToldLine()
     await line.tell(A, line.create(A), TableOrigin.CREATE, seconds=60)
@@ -331,7 +301,6 @@ async def test_a_right_event_behind_a_refused_one_is_published_at_once_and_close
         line.clock.turn(line.policy.min_publish_interval.total_seconds())
 
 
-@pytest.mark.anyio
 async def test_a_drop_is_not_held_up_by_what_cannot_be_read() -> None:
     line = ToldLine()
     await line.tell(A, line.create(A), TableOrigin.CREATE, seconds=60)
@@ -341,7 +310,6 @@ async def test_a_drop_is_not_held_up_by_what_cannot_be_read() -> None:
     assert line.document(A)["state"] == "dropped"
 
 
-@pytest.mark.anyio
 async def test_the_first_that_is_told_of_a_name_may_be_its_files_that_are_not_there_yet() -> None:
     line = ToldLine()
     table = line.create(A)
@@ -352,7 +320,6 @@ async def test_the_first_that_is_told_of_a_name_may_be_its_files_that_are_not_th
     assert line.document(A)["metadata_file_path"] == table.metadata_location
 
 
-@pytest.mark.anyio
 async def test_told_drops_are_held_by_the_brake() -> None:
     line = ToldLine(max_drops={"prod": 1})
     tables = [TableIdentifier("prod", ("n",), f"t{number}") for number in range(3)]
@@ -367,7 +334,6 @@ async def test_told_drops_are_held_by_the_brake() -> None:
     assert states == ["dropped"] * 3
 
 
-@pytest.mark.anyio
 async def test_what_was_heard_leaves_the_row() -> None:
     line = ToldLine()
     await line.tell(A, line.create(A), TableOrigin.CREATE)
@@ -378,7 +344,6 @@ async def test_what_was_heard_leaves_the_row() -> None:
     assert claim.table_state.event_history.reported_changes == ()
 
 
-@pytest.mark.anyio
 async def test_a_table_of_no_interest_any_more_loses_its_files() -> None:
     line = ToldLine()
     table = line.create(A)
@@ -390,9 +355,6 @@ async def test_a_table_of_no_interest_any_more_loses_its_files() -> None:
     await line.tell(A, switched_off, seconds=60)
     assert key_of(A) not in line.store.files
     assert line.policy.expire_after == timedelta(days=7)
-
-
-# ── Reported changes without files
 
 
 def retired(policy: Policy) -> Policy:
@@ -424,7 +386,6 @@ async def back(line: ToldLine) -> None:
     await line.hear(*[Notification(row.table, force=True) async for row in line.inbox.tables("prod")], seconds=60)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("days", [0, 15])
 async def test_a_commit_that_was_told_meanwhile_is_what_comes_back(line: ToldLine, days: int) -> None:
     second = line.commit(A)
@@ -434,7 +395,6 @@ async def test_a_commit_that_was_told_meanwhile_is_what_comes_back(line: ToldLin
     assert line.document(A)["metadata_file_path"] == second.metadata_location
 
 
-@pytest.mark.anyio
 async def test_a_table_whose_end_was_told_meanwhile_does_not_come_back_and_is_forgotten(line: ToldLine) -> None:
     await line.hear(Notification(A, drop=True), seconds=DAY)
     await back(line)
@@ -443,7 +403,6 @@ async def test_a_table_whose_end_was_told_meanwhile_does_not_come_back_and_is_fo
     assert [row async for row in line.inbox.tables("prod")] == []
 
 
-@pytest.mark.anyio
 async def test_what_is_told_before_its_file_is_there_is_heard_when_it_comes_back(line: ToldLine) -> None:
     second = line.commit(A)
     body = line.store.files.pop(second.metadata_location)
@@ -453,7 +412,6 @@ async def test_what_is_told_before_its_file_is_there_is_heard_when_it_comes_back
     assert line.document(A)["metadata_file_path"] == second.metadata_location
 
 
-@pytest.mark.anyio
 async def test_what_was_not_heard_yet_when_its_files_went_is_heard_when_it_comes_back() -> None:
     line = ToldLine()
     await line.tell(A, line.create(A), TableOrigin.CREATE, seconds=60)
@@ -468,7 +426,6 @@ async def test_what_was_not_heard_yet_when_its_files_went_is_heard_when_it_comes
     assert line.document(A)["metadata_file_path"] == second.metadata_location
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("without", WITHOUT_FILES)
 async def test_what_is_never_heard_is_no_dead_letter_and_forgotten(without: Callable[[Policy], Policy]) -> None:
     line = ToldLine()

@@ -20,10 +20,7 @@ from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import NAMINGS, UUID, FileLayout, FileOwner, Naming, Placement
 from sfn.storage import Deleted, PreconditionFailed
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import AT, LAG, A, B, CountingStore, Line, key_of
-
-# ── Files of other products
-
+from tests.support.publishing import AT, LAG, A, B, CountingStore, Line, key_of
 
 UPPER, LOWER = TableIdentifier("prod", ("n",), "Orders"), TableIdentifier("prod", ("n",), "orders")
 
@@ -62,7 +59,6 @@ def dead(line: Line) -> list[DeadLettered]:
     return [outcome for outcome in line.outcomes if isinstance(outcome, DeadLettered)]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("placement", [Placement.INSIDE, Placement.ROOT])
 @pytest.mark.parametrize("naming", [NAMINGS["identifier"], NAMINGS["ordinal"]], ids=lambda naming: naming.setting)
 async def test_names_that_differ_in_case_alone_are_never_merged(naming: Naming, placement: Placement) -> None:
@@ -83,7 +79,6 @@ async def test_names_that_differ_in_case_alone_are_never_merged(naming: Naming, 
     assert "it belongs to n.Orders, and the file system does not distinguish upper and lower case" in letter.detail
 
 
-@pytest.mark.anyio
 async def test_where_case_is_told_apart_each_has_its_file() -> None:
     line = line_of(NAMINGS["identifier"])
     tables = {name: line.catalog.create(name, AT) for name in (UPPER, LOWER)}
@@ -105,7 +100,6 @@ GARBAGE = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("naming", NAMINGS.values(), ids=NAMINGS)
 @pytest.mark.parametrize("body", GARBAGE.values(), ids=GARBAGE)
 async def test_what_is_no_document_of_ours_is_never_replaced(naming: Naming, body: bytes) -> None:
@@ -124,7 +118,6 @@ async def test_what_is_no_document_of_ours_is_never_replaced(naming: Naming, bod
     assert json.loads(line.store.files[key])["metadata_file_path"] == table.metadata_location
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("naming", NAMINGS.values(), ids=NAMINGS)
 async def test_what_lies_beside_ours_and_is_no_document_is_left_alone(naming: Naming) -> None:
     line = line_of(naming)
@@ -140,9 +133,6 @@ async def test_what_lies_beside_ours_and_is_no_document_is_left_alone(naming: Na
     assert json.loads(line.store.files[key])["metadata_file_path"] == table.metadata_location
 
 
-# ── Files of other catalogs
-
-
 HOUR = 3600.0
 MINUTE = 60.0
 LEFT = f"{AT}/metadata/00000-left.metadata.json"
@@ -151,8 +141,7 @@ LEFT = f"{AT}/metadata/00000-left.metadata.json"
 
 async def made_foreign(line: Line) -> None:
     """A's file is another catalog's, as after a change of the catalog's address, and its row was given up."""
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=MINUTE)
+    await line.publish_new(seconds=MINUTE)
     line.policy = replace(line.policy, catalog_id="c2")
     line.catalog.commit(A)
     await line.hear(Notification(A), seconds=MINUTE)
@@ -194,8 +183,7 @@ async def test_an_adopted_file_names_its_new_catalog_and_the_newest_pointer() ->
 
 async def test_an_adopted_file_that_is_right_already_is_written_once_for_its_catalog() -> None:
     line = Line()
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=MINUTE)
+    await line.publish_new(seconds=MINUTE)
     line.policy = replace(line.policy, catalog_id="c2")
     await line.hear(Notification(A, force=True), seconds=MINUTE)
     await adopt(line)
@@ -240,8 +228,7 @@ RETIREMENTS: dict[str, Callable[[Line], object]] = {
 @pytest.mark.parametrize("then", list(RETIREMENTS))
 async def test_who_retires_leaves_no_file(then: str) -> None:
     line = Line()
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=MINUTE)
+    await line.publish_new(seconds=MINUTE)
     RETIREMENTS[then](line)
     line.policy = replace(line.policy, is_retired=True)
     await line.hear(Notification(A, force=True), seconds=MINUTE)
@@ -250,8 +237,7 @@ async def test_who_retires_leaves_no_file(then: str) -> None:
 
 async def test_who_retires_leaves_no_tombstone() -> None:
     line = Line()
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=MINUTE)
+    await line.publish_new(seconds=MINUTE)
     line.catalog.drop(A)
     line.store.files[LEFT] = b"{}"
     await line.hear(Notification(A, drop=True), seconds=HOUR)
@@ -272,8 +258,7 @@ async def test_who_retires_leaves_other_catalogs_files() -> None:
 
 async def test_a_retirement_that_is_undone_publishes_again() -> None:
     line = Line()
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=MINUTE)
+    await line.publish_new(seconds=MINUTE)
     policy = line.policy
     line.policy = replace(policy, is_retired=True)
     await line.hear(Notification(A, force=True), seconds=MINUTE)
@@ -290,9 +275,6 @@ async def test_a_table_that_is_gone_has_no_file_that_is_in_its_way() -> None:
     line.catalog.drop(A)
     await line.hear(Notification(A), seconds=HOUR)
     assert await carried(line) is None
-
-
-# ── Files named by UUID
 
 
 HERE = FileLayout(AT, UUID)
@@ -326,11 +308,9 @@ class ByUuid(Line):
         return [key for key in self.store.files if key.endswith(".ver")]
 
 
-@pytest.mark.anyio
 async def test_a_rename_keeps_the_file() -> None:
     line = ByUuid()
-    table = line.laid(line.catalog.create(A))
-    await line.hear(Notification(A), seconds=20)
+    table = await line.publish_new(has_metadata_file=True)
     line.catalog.rename(A, B)
     await line.hear(Notification(A, renamed_to=B), Notification(B), seconds=60)
     line.says(table, B, table)
@@ -341,18 +321,15 @@ async def test_a_rename_keeps_the_file() -> None:
     assert line.hint() == version_hint.content(after)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("told", [A, B])
 async def test_a_rename_of_which_one_half_is_told_is_followed_too(told: TableIdentifier) -> None:
     line = ByUuid()
-    table = line.laid(line.catalog.create(A))
-    await line.hear(Notification(A), seconds=20)
+    table = await line.publish_new(has_metadata_file=True)
     line.catalog.rename(A, B)
     await line.hear(Notification(told, renamed_to=B if told == A else None), seconds=90)
     line.says(table, B, table)
 
 
-@pytest.mark.anyio
 async def test_names_that_are_swapped_and_swapped_back() -> None:
     line = ByUuid()
     first = line.laid(line.catalog.create(A, AT))
@@ -369,14 +346,11 @@ async def test_names_that_are_swapped_and_swapped_back() -> None:
     assert len(line.files) == 2
 
 
-@pytest.mark.anyio
 async def test_a_table_that_takes_the_name_and_the_place_of_another_has_its_own_file() -> None:
     line = ByUuid()
-    first = line.laid(line.catalog.create(A))
-    await line.hear(Notification(A), seconds=20)
+    first = await line.publish_new(has_metadata_file=True)
     line.catalog.drop(A)
-    second = line.laid(line.catalog.create(A))
-    await line.hear(Notification(A), seconds=60)
+    second = await line.publish_new(seconds=60, has_metadata_file=True)
     line.says(second, A, second)
     assert line.of(first)["state"] == "dropped"
     assert line.hint() == version_hint.content(second)
@@ -384,11 +358,9 @@ async def test_a_table_that_takes_the_name_and_the_place_of_another_has_its_own_
     assert line.files == [HERE.keys(FileOwner((), "", second.uuid))[0]]
 
 
-@pytest.mark.anyio
 async def test_a_rename_with_a_move_leads_on_from_the_old_place() -> None:
     line = ByUuid()
-    table = line.laid(line.catalog.create(A))
-    await line.hear(Notification(A), seconds=20)
+    table = await line.publish_new(has_metadata_file=True)
     line.catalog.rename(A, B)
     moved = line.laid(line.catalog.commit(B, location="file:///warehouse/n/b"))
     await line.hear(Notification(A, renamed_to=B), Notification(B), seconds=90)
@@ -399,13 +371,10 @@ async def test_a_rename_with_a_move_leads_on_from_the_old_place() -> None:
     assert line.hint() is None
 
 
-@pytest.mark.anyio
 async def test_a_drop_is_told_and_an_undrop_under_another_name_too() -> None:
     line = ByUuid()
-    table = line.laid(line.catalog.create(A))
-    await line.hear(Notification(A), seconds=20)
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    table = await line.publish_new(has_metadata_file=True)
+    await line.drop()
     assert line.of(table)["state"] == "dropped"
     assert line.hint() is None
     line.catalog.register(B, table)
@@ -413,11 +382,9 @@ async def test_a_drop_is_told_and_an_undrop_under_another_name_too() -> None:
     line.says(table, B, table)
 
 
-@pytest.mark.anyio
 async def test_one_table_under_two_names_has_one_file_and_the_second_name_is_refused() -> None:
     line = ByUuid()
-    table = line.laid(line.catalog.create(A))
-    await line.hear(Notification(A), seconds=20)
+    table = await line.publish_new(has_metadata_file=True)
     line.catalog.register(B, table)
     await line.hear(Notification(B), seconds=60)
     line.says(table, A, table)
@@ -429,12 +396,10 @@ async def test_one_table_under_two_names_has_one_file_and_the_second_name_is_ref
     line.says(table, B, table)
 
 
-@pytest.mark.anyio
 async def test_a_replica_that_lags_behind_a_rename_makes_no_dead_letter() -> None:
     """For a moment both names have the table, as far as anybody says."""
     line = ByUuid()
-    table = line.laid(line.catalog.create(A))
-    await line.hear(Notification(A), seconds=20)
+    table = await line.publish_new(has_metadata_file=True)
     line.catalog.register(B, table)
     await line.hear(Notification(B), seconds=3)
     line.catalog.drop(A)
@@ -443,11 +408,9 @@ async def test_a_replica_that_lags_behind_a_rename_makes_no_dead_letter() -> Non
     assert not [outcome for outcome in line.outcomes if isinstance(outcome, DeadLettered)]
 
 
-@pytest.mark.anyio
 async def test_a_file_of_another_catalog_is_left_alone() -> None:
     line = ByUuid()
-    table = line.laid(line.catalog.create(A))
-    await line.hear(Notification(A), seconds=20)
+    table = await line.publish_new(has_metadata_file=True)
     key = HERE.keys(FileOwner((), "", table.uuid))[0]
     theirs = line.store.files[key].replace(b'"c1"', b'"c2"')
     line.store.files[key] = theirs
@@ -458,7 +421,6 @@ async def test_a_file_of_another_catalog_is_left_alone() -> None:
     assert line.outcomes[-1].reason is DeadLetterReason.FOREIGN_CATALOG
 
 
-@pytest.mark.anyio
 async def test_a_table_without_a_uuid_can_t_be_named_by_it() -> None:
     line = ByUuid()
     table = line.laid(line.catalog.create(A))
@@ -470,7 +432,6 @@ async def test_a_table_without_a_uuid_can_t_be_named_by_it() -> None:
     assert "no table-uuid" in line.outcomes[-1].detail
 
 
-@pytest.mark.anyio
 async def test_the_newest_file_of_a_name_ends_only_after_the_older_ones() -> None:
     """Else whoever asks by that name would be led back to the table that had it before."""
     line, there = ByUuid(), "file:///warehouse/n/there"
@@ -478,13 +439,11 @@ async def test_the_newest_file_of_a_name_ends_only_after_the_older_ones() -> Non
     await line.hear(Notification(B), seconds=20)
     line.catalog.rename(B, A)
     line.laid(line.catalog.commit(A, location=AT))
-    await line.inbox.put([Notification(A)])
-    await line.work(only=lambda table: table == A)
+    await line.hear_only(A)
     line.catalog.drop(A)
     second = line.laid(line.catalog.create(A))
     line.clock.turn(2 * LAG.total_seconds())
-    await line.inbox.put([Notification(A)])
-    await line.work(only=lambda table: table == A)
+    await line.hear_only(A)
     assert [line.of(table)["state"] for table in (first, second)] == ["current", "current"]
     line.catalog.drop(A)
     await line.inbox.put([Notification(A, drop=True)])
@@ -496,12 +455,10 @@ async def test_the_newest_file_of_a_name_ends_only_after_the_older_ones() -> Non
     assert [line.of(table)["state"] for table in (first, second)] == ["dropped", "dropped"]
 
 
-@pytest.mark.anyio
 async def test_a_rename_waits_for_no_file_of_another_catalog_that_has_the_name_too() -> None:
     """Nobody here may end it."""
     line = ByUuid()
-    table = line.laid(line.catalog.create(A))
-    await line.hear(Notification(A), seconds=20)
+    table = await line.publish_new(has_metadata_file=True)
     other = "99999999-0000-0000-0000-000000000000"
     older = {
         "catalog_id": "c2",
@@ -515,11 +472,9 @@ async def test_a_rename_waits_for_no_file_of_another_catalog_that_has_the_name_t
     line.says(table, B, table)
 
 
-@pytest.mark.anyio
 async def test_a_file_that_is_called_by_another_spelling_of_the_uuid_makes_room_for_the_right_one() -> None:
     line = ByUuid()
-    table = line.laid(line.catalog.create(A))
-    await line.hear(Notification(A), seconds=20)
+    table = await line.publish_new(has_metadata_file=True)
     assert table.uuid is not None
     (key,) = line.files
     spelled = table.uuid.replace("-", "")

@@ -1,10 +1,11 @@
-"""Where files lie, and what becomes of them once the settings have them lie or be called otherwise."""
+"""Where files lie once the settings have them lie or be called otherwise, and files that are refused their place."""
 
 from __future__ import annotations
 
 import itertools
 import json
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ from typing_extensions import override
 
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import Table
-from sfn.domain.jobs import StoredObject
-from sfn.errors import Transient
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, StoredObject
+from sfn.errors import ErrorScope, Permanent, Transient
 from sfn.publish.policy import OnDrop, Policy
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import (
@@ -27,12 +28,13 @@ from sfn.sfnfile.naming import (
     Placement,
     folder_below_root,
 )
-from sfn.storage import Deleted, PreconditionFailed
+from sfn.storage import Deleted, Guarantees, PreconditionFailed
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import AT, LAG, A, B, HintsNoted, Line, TornStore
+from tests.support.publishing import AT, EVERYTHING, LAG, A, B, CountingStore, HintsNoted, Line, TornStore, key_of
 
-pytestmark = pytest.mark.anyio
 ROOT = "file:///sfn"
+
+DAY = timedelta(days=1).total_seconds()
 
 
 def line_of(naming: Naming, placement: Placement) -> Line:
@@ -77,8 +79,7 @@ async def test_each_naming_goes_with_each_placement(naming: Naming, placement: P
     assert document(line, site_of(line, table), table)["metadata_file_path"] == table.metadata_location
     if placement is not Placement.ROOT:
         assert document(line, before, table)["state"] == "moved"
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    await line.drop()
     assert document(line, site_of(line, table), table)["state"] == "dropped"
     await line.work(2 * line.policy.expire_after.total_seconds())
     assert not [key for key in line.store.files if key.endswith((".ver", ".text"))]
@@ -162,8 +163,7 @@ async def test_of_two_files_of_a_table_that_is_gone_the_older_one_goes_first(
     assert store.named() == {first.metadata_location, second.metadata_location}
     since = len(store.live)
     line.clock.turn((2 * LAG + TERMS.lease).total_seconds())
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=600)
+    await line.drop(seconds=600)
     assert store.named() == set()
     assert {first.metadata_location} not in store.live[since:]
 
@@ -200,8 +200,7 @@ async def test_tables_that_share_a_directory_are_told_apart_and_have_no_hint(nam
         key = FileLayout(AT, naming).keys(FileOwner(name.namespace, name.name, table.uuid))[0]
         assert json.loads(line.store.files[key])["metadata_file_path"] == table.metadata_location
     assert line.hint() is None
-    line.catalog.drop(B)
-    await line.hear(Notification(B, drop=True), seconds=60)
+    await line.drop(B)
     assert line.hint() == version_hint.content(tables[A])
 
 
@@ -221,3 +220,128 @@ async def test_a_hint_beside_a_file_by_uuid_goes_once_the_table_has_its_file_by_
     assert store.hints[key] is None
     await line.hear(Notification(B), seconds=60)
     assert line.hint() == version_hint.content(after)
+
+
+async def test_a_refused_table_heals_without_an_event() -> None:
+    line = Line()
+    await line.publish_new()
+    theirs = line.store.files[key_of(A)].replace(b'"c1"', b'"c2"')
+    line.store.files[key_of(A)] = theirs
+    line.catalog.commit(A)
+    await line.hear(Notification(A), seconds=20)
+    assert line.store.files[key_of(A)] == theirs
+    del line.store.files[key_of(A)]
+    await line.work(line.policy.refresh_after.total_seconds())
+    assert line.document(A)["state"] == "current"
+    assert isinstance(line.outcomes[-1], Done)
+
+
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("place", [AT, "http://nessie/n/b"])
+async def test_a_table_that_was_renamed_while_its_location_is_refused_keeps_its_file(place: str, *, told: bool) -> None:
+    line = Line()
+    line.policy = replace(line.policy, allowed_locations=("file:///warehouse",))
+    await line.publish_new(has_metadata_file=True)
+    before, was = dict(line.store.files), line.policy
+    line.policy = replace(was, allowed_locations=("file:///elsewhere",))
+    line.catalog.rename(A, B)
+    line.catalog.commit(B, location=place)
+    await line.hear(Notification(A, renamed_to=B), *[Notification(B)] * told, seconds=1500)
+    assert line.document(A)["state"] == "current"
+    assert line.store.files.keys() == before.keys()
+    line.policy = was
+    line.catalog.commit(B, location=AT)
+    await line.hear(Notification(B), seconds=1500)
+    assert (line.document(A)["state"], line.document(B)["state"]) == ("renamed", "current")
+
+
+@pytest.mark.parametrize("refused", ["location", "metadata"])
+async def test_a_refused_location_gives_up_no_table(refused: str) -> None:
+    """A wrong setting, or a catalog that answers wrong locations, concerns every table at once."""
+    line = Line()
+    await line.publish_new()
+    before, was = dict(line.store.files), line.policy
+    if refused == "location":
+        line.catalog.commit(A, location="http://nessie/n/a")
+    else:
+        line.catalog.commit(A)
+        line.policy = replace(was, allowed_locations=("file:///elsewhere",))
+    await line.hear(Notification(A), seconds=DAY)
+    assert isinstance(line.outcomes[-1], DeadLettered)
+    assert line.outcomes[-1].reason is DeadLetterReason.LOCATION_REFUSED
+    assert line.store.files.keys() == before.keys()
+    assert line.document(A)["state"] == "current"
+    assert line.hint() == before[f"{AT}/metadata/version-hint.text"]
+    line.policy = was
+    line.catalog.commit(A, location=AT)
+    await line.hear(Notification(A), seconds=3600)
+    assert isinstance(line.outcomes[-1], Done)
+
+
+class Provable(CountingStore):
+    """A store that is refused, or not.
+
+    Attributes:
+        proved: the keys beside which a proof was asked for.
+        written: the keys that were written.
+        unfit: why it is refused; None where it is not.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.proved, self.written = list[str](), list[str]()
+        self.unfit: Permanent | None = None
+
+    @override
+    async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
+        self.written.append(key)
+        assert self.proved, "it was written to before it was proven"
+        return await super().write(key, body, replacing)
+
+    @override
+    async def probe(self, key: str) -> Guarantees:
+        self.proved.append(key)
+        if self.unfit is not None:
+            raise self.unfit
+        return await super().probe(key)
+
+
+def provable(line: Line) -> Provable:
+    """Give a line a store that tells of its proofs, with the files of the one before."""
+    store = Provable()
+    store.files, line.store = line.store.files, store
+    return store
+
+
+@pytest.mark.parametrize("live", [False, True])
+async def test_a_refused_store_gets_no_file(*, live: bool) -> None:
+    line = Line()
+    line.catalog.create(A)
+    if live:
+        await line.hear(Notification(A), seconds=20)
+        line.catalog.commit(A)
+    store, before = provable(line), dict(line.store.files)
+    store.unfit = Permanent("lake", scope=ErrorScope.STORE, expected="a store that keeps conditions", found="another")
+    await line.inbox.put([Notification(A)])
+    line.clock.turn(20)
+    (claim,) = (await line.inbox.claim(EVERYTHING)).jobs
+    with pytest.raises(Permanent):
+        await line.publish(claim)
+    assert store.written == []
+    assert store.files == before
+
+
+@pytest.mark.parametrize(("placement", "folder"), [(Placement.INSIDE, "metadata/_sfn"), (Placement.ALONGSIDE, "_sfn")])
+async def test_a_store_is_proven_where_files_of_ours_may_lie(placement: Placement, folder: str) -> None:
+    """Also where the version hint is the first file that a process writes: a policy may grant that name alone."""
+    line = Line(Policy("c1", replica_lag=LAG, is_swept=False, placement=placement))
+    line.catalog.create(A)
+    store = provable(line)
+    await line.hear(Notification(A), seconds=20)
+    assert version_hint.key_of(AT) in store.written
+    del store.files[version_hint.key_of(AT)]
+    store.proved.clear()
+    store.written.clear()
+    await line.work(line.policy.refresh_after.total_seconds() + 3600)
+    assert version_hint.key_of(AT) in store.written
+    assert {key.rpartition("/")[0] for key in store.proved} == {f"{AT}/{folder}"}

@@ -23,7 +23,7 @@ from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import UUID
 from sfn.storage import PreconditionFailed
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import EVERYTHING, LAG, CountingCatalog, CountingStore, Line, key_of
+from tests.support.publishing import EVERYTHING, LAG, CountingCatalog, CountingStore, Line, key_of
 
 LISTED = TableIdentifier("prod", ("sales",), "orders")
 OTHER = TableIdentifier("prod", ("SALES",), "ORDERS")
@@ -50,6 +50,14 @@ class AnyCase(Line):
     def document_of(self, key: str) -> dict[str, Any]:
         names = {key_of(name, AT): name for name in (LISTED, OTHER)}
         return self.document(names[key], AT)
+
+
+def both_spellings() -> AnyCase:
+    """A line whose catalog has a namespace of each spelling, and tells them apart."""
+    line = AnyCase()
+    line.catalog.fold_name = None
+    line.catalog.create_namespace("SALES")
+    return line
 
 
 def of(number: int) -> dict[str, tuple[str, str]]:
@@ -110,9 +118,7 @@ async def test_whatever_spellings_a_catalog_takes_for_one(listed: str, other: st
 
 async def test_two_tables_whose_names_differ_by_case_stay_two() -> None:
     """A catalog that tells them apart lists both, each with its own uuid."""
-    line = AnyCase()
-    line.catalog.fold_name = None
-    line.catalog.create_namespace("SALES")
+    line = both_spellings()
     tables = {name: line.catalog.create(name, f"file:///warehouse/{name.name}") for name in (LISTED, OTHER)}
     for _ in range(2):
         await line.hear(*map(Notification, tables), seconds=60)
@@ -125,9 +131,7 @@ async def test_two_tables_whose_names_differ_by_case_stay_two() -> None:
 
 async def test_two_tables_whose_names_differ_by_case_stay_two_where_one_is_not_listed_yet() -> None:
     """Its catalog answers another table for the listed name: that is not the same one."""
-    line = AnyCase()
-    line.catalog.fold_name = None
-    line.catalog.create_namespace("SALES")
+    line = both_spellings()
     first, second = line.catalog.create(LISTED), line.catalog.create(OTHER, "file:///warehouse/second")
     line.catalog.listing_hides = frozenset({OTHER})
     await line.hear(Notification(LISTED), Notification(OTHER), seconds=60)
@@ -136,9 +140,7 @@ async def test_two_tables_whose_names_differ_by_case_stay_two_where_one_is_not_l
 
 
 async def test_a_copy_with_the_same_uuid_at_another_place_is_a_table_of_its_own() -> None:
-    line = AnyCase()
-    line.catalog.fold_name = None
-    line.catalog.create_namespace("SALES")
+    line = both_spellings()
     table = line.catalog.create(LISTED)
     copy = replace(line.catalog.create(OTHER, "file:///warehouse/second"), uuid=table.uuid)
     line.catalog.amend(OTHER, copy)
@@ -148,9 +150,7 @@ async def test_a_copy_with_the_same_uuid_at_another_place_is_a_table_of_its_own(
 
 
 async def test_one_table_that_is_listed_under_two_spellings_has_two_files() -> None:
-    line = AnyCase()
-    line.catalog.fold_name = None
-    line.catalog.create_namespace("SALES")
+    line = both_spellings()
     table = line.catalog.create(LISTED)
     line.catalog.register(OTHER, table)
     await line.hear(Notification(OTHER), Notification(LISTED), seconds=60)
@@ -159,9 +159,7 @@ async def test_one_table_that_is_listed_under_two_spellings_has_two_files() -> N
 
 async def test_a_name_that_a_lagging_listing_lacks_is_published_once_it_is_listed() -> None:
     """A table that was registered under a second name is taken for the first one until it is looked at again."""
-    line = AnyCase()
-    line.catalog.fold_name = None
-    line.catalog.create_namespace("SALES")
+    line = both_spellings()
     table = line.catalog.create(LISTED)
     line.catalog.register(OTHER, table)
     line.catalog.listing_hides = frozenset({OTHER})
@@ -174,9 +172,7 @@ async def test_a_name_that_a_lagging_listing_lacks_is_published_once_it_is_liste
 
 
 async def test_tables_without_a_uuid_are_one_only_where_they_have_one_metadata_file() -> None:
-    line = AnyCase()
-    line.catalog.fold_name = None
-    line.catalog.create_namespace("SALES")
+    line = both_spellings()
     first = line.catalog.create(LISTED)
     line.catalog.amend(LISTED, replace(first, uuid=None))
     second = line.catalog.create(OTHER, "file:///warehouse/second")

@@ -13,10 +13,7 @@ from sfn.inbox.memory import MemoryInbox
 from sfn.publish.plan import MAX_FOREIGN_HINT_BYTES
 from sfn.sfnfile import version_hint
 from tests.promises.inboxes import TERMS
-from tests.unit.publishing import AT, A, Line, key_of
-
-# ── Hints of other writers
-
+from tests.support.publishing import AT, A, Line, key_of
 
 HINT_AT = version_hint.key_of(AT)
 
@@ -31,13 +28,11 @@ def findings_of(outcome: Outcome) -> PublishResult:
 async def line() -> Line:
     """One with a table whose hint was overwritten."""
     line = Line()
-    line.catalog.create(A)
-    await line.hear(Notification(A), seconds=20)
+    await line.publish_new()
     line.store.files[HINT_AT] = b"7"
     return line
 
 
-@pytest.mark.anyio
 async def test_what_was_written_before_the_race_for_the_hint_was_lost_is_told_and_pauses_the_next(line: Line) -> None:
     table = line.catalog.commit(A)
     await line.hear(Notification(A, min_metadata_location=table.metadata_location))
@@ -48,7 +43,6 @@ async def test_what_was_written_before_the_race_for_the_hint_was_lost_is_told_an
     assert done.not_before == line.clock.now() + line.policy.min_publish_interval
 
 
-@pytest.mark.anyio
 async def test_that_a_hint_is_not_ours_is_known_until_it_is_removed(line: Line) -> None:
     await line.hear(Notification(A), seconds=20)
     assert findings_of(line.outcomes[-1]).table_state.foreign_version_hint == "7"
@@ -59,7 +53,6 @@ async def test_that_a_hint_is_not_ours_is_known_until_it_is_removed(line: Line) 
     assert line.hint() not in {b"7", None}
 
 
-@pytest.mark.anyio
 async def test_of_a_long_hint_its_beginning_is_enough(line: Line) -> None:
     line.store.files[HINT_AT] = b"\xff" + b"x" * 9_000
     await line.hear(Notification(A), seconds=20)
@@ -68,7 +61,6 @@ async def test_of_a_long_hint_its_beginning_is_enough(line: Line) -> None:
     )
 
 
-@pytest.mark.anyio
 async def test_a_hint_that_somebody_else_wrote_as_ours_would_be_is_right() -> None:
     line = Line()
     line.store.files[HINT_AT] = version_hint.content(line.catalog.create(A)) or b""
@@ -76,14 +68,10 @@ async def test_a_hint_that_somebody_else_wrote_as_ours_would_be_is_right() -> No
     assert {findings_of(outcome).table_state.foreign_version_hint for outcome in line.outcomes} == {None}
 
 
-@pytest.mark.anyio
 async def test_who_wants_no_hint_is_told_of_none(line: Line) -> None:
     line.policy = replace(line.policy, version_hint=False)
     await line.hear(Notification(A), seconds=20)
     assert findings_of(line.outcomes[-1]).table_state.foreign_version_hint is None
-
-
-# ── Hints that would mislead readers
 
 
 STEM = "00002-9c12d441-03fe-4693-9a96-a0705ddf69c1"
@@ -133,32 +121,27 @@ def plant(line: Line, text: str, *, is_noted: bool) -> None:
         )
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("stem", ["3", "00003", "+3", "1e3", "a b"])
 async def test_a_name_that_readers_take_for_another_has_no_hint(stem: str) -> None:
     line = await published(stem, "v3")
     assert line.hint() is None
 
 
-@pytest.mark.anyio
 async def test_there_is_no_hint_where_duckdb_would_open_another_file() -> None:
     line = await published(STEM, f"v{STEM}")
     assert line.hint() is None
 
 
-@pytest.mark.anyio
 async def test_a_file_that_is_called_otherwise_keeps_no_hint_away() -> None:
     line = await published(STEM, f"v{STEM}.gz", "v2", f"{STEM}.gz")
     assert line.hint() == STEM.encode()
 
 
-@pytest.mark.anyio
 async def test_digits_mean_one_file_whatever_lies_beside_it() -> None:
     line = await published("v3", "vv3", "3", "v4", "v03")
     assert line.hint() == b"3"
 
 
-@pytest.mark.anyio
 async def test_the_hint_goes_when_the_next_metadata_file_has_a_rival() -> None:
     line = await published("v1")
     assert line.hint() == b"1"
@@ -172,7 +155,6 @@ async def test_the_hint_goes_when_the_next_metadata_file_has_a_rival() -> None:
     assert line.hint() == b"3"
 
 
-@pytest.mark.anyio
 async def test_a_rival_that_comes_later_is_found_by_the_refresh() -> None:
     line = await published(STEM)
     assert line.hint() == STEM.encode()
@@ -182,7 +164,6 @@ async def test_a_rival_that_comes_later_is_found_by_the_refresh() -> None:
     assert line.document(A)["metadata_file_path"] == pointer(STEM)
 
 
-@pytest.mark.anyio
 async def test_a_number_that_an_earlier_version_wrote_goes_with_the_next_publish() -> None:
     line = await published("3", "v3")
     plant(line, "3", is_noted=True)
@@ -191,7 +172,6 @@ async def test_a_number_that_an_earlier_version_wrote_goes_with_the_next_publish
     assert line.hint() is None
 
 
-@pytest.mark.anyio
 async def test_a_number_that_is_remembered_goes_with_the_next_publish() -> None:
     line = await published("v3", "3")
     assert line.hint() == b"3"
@@ -200,7 +180,6 @@ async def test_a_number_that_is_remembered_goes_with_the_next_publish() -> None:
     assert line.hint() is None
 
 
-@pytest.mark.anyio
 async def test_a_text_that_an_earlier_version_wrote_is_replaced_though_the_inbox_was_lost() -> None:
     line = await published("a b")
     plant(line, "a b", is_noted=False)
@@ -210,7 +189,6 @@ async def test_a_text_that_an_earlier_version_wrote_is_replaced_though_the_inbox
     assert line.hint() == b"2"
 
 
-@pytest.mark.anyio
 async def test_the_hint_of_somebody_else_stays_beside_a_name_without_a_hint() -> None:
     line = Line()
     line.store.files[HINT_AT] = b"3"
@@ -218,9 +196,6 @@ async def test_the_hint_of_somebody_else_stays_beside_a_name_without_a_hint() ->
     await line.hear(Notification(A), seconds=20)
     await line.work(seconds=REFRESH)
     assert line.hint() == b"3"
-
-
-# ── Numeric hints
 
 
 SECOND, THIRD = (
@@ -258,7 +233,6 @@ async def replaced(line: Line) -> None:
     assert line.document(A)["metadata_file_path"] == table.metadata_location
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("hint", [b"1", b"2", b"3"])
 async def test_the_folders_own_hint_is_left_alone_whatever_the_catalog_says(hint: bytes) -> None:
     line = await registered(hint)
@@ -267,17 +241,14 @@ async def test_the_folders_own_hint_is_left_alone_whatever_the_catalog_says(hint
     assert line.hint() == hint
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("hint", [b"1", b"2", b"3"])
 async def test_the_folders_own_hint_outlives_its_name_in_the_catalog(hint: bytes) -> None:
     line = await registered(hint)
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    await line.drop()
     assert line.document(A)["state"] == "dropped"
     assert line.hint() == hint
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("is_known", [True, False], ids=["remembered", "by its document"])
 async def test_one_that_we_made_is_kept(is_known: bool) -> None:
     line = await registered(None)
@@ -293,17 +264,14 @@ async def test_one_that_we_made_is_kept(is_known: bool) -> None:
     assert line.hint() not in {None, b"2", b"3"}
 
 
-@pytest.mark.anyio
 async def test_one_that_we_made_goes_with_its_table() -> None:
     line = await registered(None)
     line.inbox = MemoryInbox(TERMS, line.clock)
     await line.hear(Notification(A), seconds=20)
-    line.catalog.drop(A)
-    await line.hear(Notification(A, drop=True), seconds=60)
+    await line.drop()
     assert line.hint() is None
 
 
-@pytest.mark.anyio
 async def test_one_that_is_taken_away_is_made_anew_and_then_ours() -> None:
     line = await registered(b"2")
     assert "hint_was" not in line.document(A)

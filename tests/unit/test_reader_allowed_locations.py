@@ -32,12 +32,9 @@ from sfn.reader.resolve import Question, resolve_question
 from sfn.reader.table import load_metadata
 from sfn.sfnfile.document import DocumentState, render
 from sfn.sfnfile.locations import canonical, store_prefix
-from tests.unit.directory import UUID as GUID
-from tests.unit.directory import Directory
-from tests.unit.real_table import IDENTIFIER, MemoryIO, RealTable, real_table
-
-# ── Allowed locations
-
+from tests.support.real_table import IDENTIFIER, MemoryIO, RealTable, real_table
+from tests.support.table_directory import UUID as GUID
+from tests.support.table_directory import Directory
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "kind": ["a/b", "c"]})
 
@@ -191,9 +188,6 @@ def test_a_manifest_that_was_cut_between_two_blocks_is_found(tmp_path: Path) -> 
     assert wrong(directory) == [
         f"manifest: file://{manifest}: expected {len(whole):,} bytes, found {manifest.stat().st_size:,}"
     ]
-
-
-# ── Malicious files
 
 
 LAKE = "s3://lake/orders"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from pyiceberg.types import NestedField
 
 import sfn
 from sfn.errors import MalformedMetadata, NotSupported
-from tests.unit.real_table import published_table
+from tests.support.real_table import own_catalog, published_table
 
 # The catalog numbers columns in this order.
 POINT = types.StructType(NestedField(6, "x", types.LongType()), NestedField(7, "y", types.LongType()))
@@ -62,8 +61,7 @@ NOTHING = {field.name: None for field in SCHEMA.fields}
 
 @pytest.fixture(name="catalog")
 def fixture_catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
-    with closing(SqlCatalog("own", uri=f"sqlite:///{tmp_path}/own.db", warehouse=f"file://{tmp_path}")) as catalog:
-        catalog.create_namespace("sales")
+    with own_catalog(tmp_path) as catalog:
         yield catalog
 
 

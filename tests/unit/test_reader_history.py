@@ -14,8 +14,8 @@ from sfn.reader import history
 from sfn.reader.history import CommitSource
 from sfn.sfnfile.document import CommitEntry, DocumentState, render_ordinal
 from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, UUID, Naming
-from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, WRITTEN_AT, Directory
-from tests.unit.directory import UUID as GUID
+from tests.support.table_directory import FIRST_ORDINAL, OTHER_UUID, WRITTEN_AT, Directory
+from tests.support.table_directory import UUID as GUID
 
 MINUTE = 60_000
 

@@ -13,8 +13,8 @@ from sfn.errors import CommitNotFound
 from sfn.reader import inspect, pyiceberg_files, verify
 from sfn.reader.inspect import MetadataWalk, WalkLimits
 from sfn.reader.table import load_metadata, metadata_at_ref
-from tests.unit.directory import OTHER_UUID, Directory
-from tests.unit.real_table import RealTable, real_table
+from tests.support.real_table import RealTable, real_table
+from tests.support.table_directory import OTHER_UUID, Directory
 
 
 @pytest.fixture(name="made")

@@ -12,8 +12,8 @@ from sfn.errors import Ambiguous, DirectoryNotFound, Dropped, NameTaken, NotFoun
 from sfn.reader import lookup
 from sfn.sfnfile.document import DocumentState
 from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, UUID, Naming
-from tests.unit.directory import OTHER_UUID, Directory
-from tests.unit.directory import UUID as GUID
+from tests.support.table_directory import OTHER_UUID, Directory
+from tests.support.table_directory import UUID as GUID
 
 NAMINGS = [IDENTIFIER, ORDINAL, UUID]
 FOLDERS = {"inside": "metadata/_sfn", "alongside": "_sfn", "a root's": "."}

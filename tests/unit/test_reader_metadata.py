@@ -22,11 +22,8 @@ from sfn.reader import verify
 from sfn.reader.files import FIRST_READ_SIZE, PART_SIZE, run_synchronously
 from sfn.reader.metadata import MAX_SCAN_STEPS, MAX_SCANNED_SIZE, head_of, read_table_uuid
 from sfn.sfnfile.document import parse, render
-from tests.unit.directory import UUID
-from tests.unit.real_table import IDENTIFIER, RealTable, real_table
-
-# ── Table UUID
-
+from tests.support.real_table import IDENTIFIER, RealTable, real_table
+from tests.support.table_directory import UUID
 
 KEY = "table-uuid"
 
@@ -168,9 +165,6 @@ def test_a_string_without_end_takes_little_memory() -> None:
         assert tracemalloc.get_traced_memory()[1] < 8 * PART_SIZE
     finally:
         tracemalloc.stop()
-
-
-# ── Contradictory refs
 
 
 Change = Callable[[dict[str, Any]], object]

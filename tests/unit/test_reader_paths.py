@@ -28,11 +28,8 @@ from sfn.reader.table import load_metadata
 from sfn.sfnfile import document
 from sfn.sfnfile.document import Document
 from sfn.sfnfile.locations import check_literal, check_location
-from tests.unit.directory import OTHER_UUID, Directory
-from tests.unit.odd_paths import NOT_ON_EVERY_STORE, ODD, OddTable, odd_table
-from tests.unit.real_table import MemoryIO
-
-# ── Odd file names
+from tests.support.real_table import NOT_ON_EVERY_STORE, ODD, MemoryIO, OddTable, odd_table
+from tests.support.table_directory import OTHER_UUID, Directory
 
 
 @pytest.fixture(name="catalog")
@@ -155,9 +152,6 @@ def test_the_remedy_for_a_tables_own_location_names_no_setting(location: str) ->
         check_location(location, ("s3://lake", "file:///lake"))
     assert "allowed_locations" not in str(refused.value)
     assert refused.value.remedy
-
-
-# ── Spellings of a directory
 
 
 @pytest.fixture(name="place")

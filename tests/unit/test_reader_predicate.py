@@ -33,7 +33,7 @@ from pyiceberg.types import NestedField
 import sfn
 from sfn.errors import NotSupported
 from sfn.reader.predicate import bind_filter, parse_filter
-from tests.unit.real_table import published_table
+from tests.support.real_table import published_table
 
 NAN, INF = float("nan"), float("inf")
 FLOATS = [-INF, -1.5, -0.0, 0.0, 0.1, 2.0, INF, NAN, None]

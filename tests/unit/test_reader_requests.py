@@ -13,8 +13,8 @@ from typing_extensions import override
 import sfn
 from sfn.reader.files import RequestCounts
 from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, UUID, Naming
-from tests.unit.directory import FIRST_ORDINAL, Directory
-from tests.unit.directory import UUID as GUID
+from tests.support.table_directory import FIRST_ORDINAL, Directory
+from tests.support.table_directory import UUID as GUID
 
 PAGE = 1_000
 """Keys in one page of a listing, on S3 and elsewhere."""

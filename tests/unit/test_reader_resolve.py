@@ -39,10 +39,8 @@ from sfn.sfnfile import document
 from sfn.sfnfile.document import Document, DocumentState, Link
 from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, Naming
 from sfn.sfnfile.naming import UUID as BY_UUID
-from tests.unit.directory import OTHER_UUID, UUID, Directory
-from tests.unit.directory import UUID as GUID
-
-# ── Tables
+from tests.support.table_directory import OTHER_UUID, UUID, Directory
+from tests.support.table_directory import UUID as GUID
 
 
 @pytest.fixture(name="place")
@@ -329,9 +327,6 @@ def test_a_pipe_in_the_place_of_a_file_does_not_hang_the_reader(place: Directory
     assert b"a pipe or a device" in told.stdout
 
 
-# ── Files without a live table
-
-
 @pytest.mark.parametrize(
     ("body", "found"),
     [
@@ -411,9 +406,6 @@ def test_a_pointer_that_is_no_path_is_refused(place: Directory, pointer: str) ->
 def test_a_directory_that_no_file_system_can_spell_is_refused(directory: str, table: str | None) -> None:
     with pytest.raises(Unreadable, match="lone surrogate"):
         sfn.resolve(directory, table)
-
-
-# ── Branches and tags
 
 
 REFS = {

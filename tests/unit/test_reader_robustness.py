@@ -39,12 +39,9 @@ from sfn.sfnfile import document
 from sfn.sfnfile.document import CommitEntry, DocumentState, Link, parse, render
 from sfn.sfnfile.naming import IDENTIFIER as BY_IDENTIFIER
 from sfn.sfnfile.naming import ORDINAL, UUID, FileOwner, Naming
-from tests.unit.directory import FIRST_ORDINAL, OTHER_UUID, Directory
-from tests.unit.directory import UUID as GUID
-from tests.unit.real_table import IDENTIFIER, RealTable, real_table
-
-# ── Mutated metadata
-
+from tests.support.real_table import IDENTIFIER, RealTable, real_table
+from tests.support.table_directory import FIRST_ORDINAL, OTHER_UUID, Directory
+from tests.support.table_directory import UUID as GUID
 
 Way: TypeAlias = tuple[str | int, ...]
 
@@ -162,9 +159,6 @@ def test_every_refusal_of_broken_metadata_is_one_of_ours(tmp_path: Path, version
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert broken(made, metadata, chosen) == []
-
-
-# ── Misleading answers
 
 
 MINUTE = 60_000

@@ -44,12 +44,18 @@ from sfn.errors import (
     WrongTable,
 )
 from sfn.reader.pyiceberg_files import BoundedIO
-from tests.unit.directory import OTHER_UUID
-from tests.unit.listed_table import POSITIONS, ListedTable, listed, own_catalog
-from tests.unit.real_table import IDENTIFIER, RealTable, real_table, table_by_price, table_in_memory
-
-# ── Filters and old files
-
+from tests.support.real_table import (
+    IDENTIFIER,
+    POSITIONS,
+    ListedTable,
+    RealTable,
+    listed,
+    own_catalog,
+    real_table,
+    table_by_price,
+    table_in_memory,
+)
+from tests.support.table_directory import OTHER_UUID
 
 Create: TypeAlias = Callable[..., ListedTable]
 NAN, INF = float("nan"), float("inf")
@@ -228,9 +234,6 @@ def test_partitions_beyond_the_next_one_are_not_opened(create: Create) -> None:
     assert made.ids("x = '1969-12-31' or x < '1968-01-01'") == [0, 1, 2]
     made.path("0.parquet").unlink()
     assert made.ids("x = '1969-12-31'") == [1, 2]
-
-
-# ── Scan to Arrow
 
 
 @pytest.fixture(name="made", scope="module")

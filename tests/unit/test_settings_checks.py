@@ -9,10 +9,7 @@ import pytest
 
 from sfn.settings import load
 from sfn.settings.sources import ConfigurationError
-from tests.unit.settings_ground import CATALOG, Ground
-
-# ── Error messages
-
+from tests.support.settings_file import CATALOG, Ground
 
 PYICEBERG = "[catalogs.prod]\ntype = 'pyiceberg'\nproperties = { type = 'glue' }\n"
 NETWORK = str(IPv4Address(0))
@@ -300,9 +297,6 @@ def test_a_file_that_cannot_be_read_is_named(ground: Ground, tmp_path: Path) -> 
     ground.path.write_bytes(b"\xff")
     with pytest.raises(ConfigurationError, match="UTF-8"):
         load(ground.path, {})
-
-
-# ── Secrets in error messages
 
 
 SECRETS = {

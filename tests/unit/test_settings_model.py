@@ -23,10 +23,9 @@ from sfn.settings.model import ALL_ROLES, Role, check_roles, parse_roles
 from sfn.settings.sources import ConfigurationError
 from sfn.storage import PrefixRouter
 from sfn.telemetry.metrics import Metrics
-from tests.promises.inboxes import TERMS, HandClock
-from tests.unit.settings_ground import CATALOG, Ground
-
-# ── Roles
+from tests.promises.inboxes import TERMS
+from tests.support.clock import HandClock
+from tests.support.settings_file import CATALOG, Ground
 
 
 def test_roles_are_named_with_commas() -> None:
@@ -50,9 +49,6 @@ def test_sqlite_inbox_requires_the_worker_role(tmp_path: Path) -> None:
         check_roles({Role.RECEIVER, Role.ADMIN}, settings)
     shared = Ground(tmp_path).load(f"{CATALOG}[inbox]\nurl = 'postgresql://sfn@db/sfn'\n")
     check_roles({Role.RECEIVER}, shared)
-
-
-# ── Defaults, file and environment
 
 
 LEAST = {"SFN_CATALOGS__PROD__URI": "https://catalog.example/api"}
@@ -266,9 +262,6 @@ def test_settings_are_frozen(key: str) -> None:
         setattr(listener, key, getattr(listener, key))
 
 
-# ── Catalogs
-
-
 GLUE = '[catalogs.prod]\nuri = "https://glue.eu-central-1.amazonaws.com/iceberg"\n'
 BIGLAKE = '[catalogs.prod]\nuri = "https://biglake.googleapis.com/iceberg/v1/restcatalog"\n'
 TOLD = (
@@ -391,9 +384,6 @@ def test_catalog_without_auth_imports_no_cloud_sdk() -> None:
     )
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert made.stdout.strip() == "[]"
-
-
-# ── Facade
 
 
 STORES = f'{CATALOG}[stores.a]\nprefix = "/w"\n[stores.b]\nprefix = "s3://bucket/x"\n'

@@ -10,11 +10,8 @@ import pytest
 
 from sfn.http.secrets import AuthScheme
 from sfn.settings.sections import KEYS_BY_SCHEME, StoreSettings
-from tests.unit.settings_ground import CATALOG, Ground
+from tests.support.settings_file import CATALOG, Ground
 from tests.unit.webhooks import SECRET
-
-# ── Gateways
-
 
 GATEWAY = '[gateway.prod]\nupstream = "https://catalog.example/api"\n'
 DEV = '[catalogs.dev]\nuri = "https://dev.example"\n'
@@ -159,9 +156,6 @@ def test_the_listeners_port_of_another_address_is_one_of_its_own(ground: Ground)
 
 def test_any_free_port_is_one_of_its_own(ground: Ground) -> None:
     ground.load("[listener]\nport = 0\n" + at("127.0.0.1", "127.0.0.1").replace("host =", "port = 0\nhost ="))
-
-
-# ── Pull sources
 
 
 PULL = "[pull.events]\nservers = ['nats://a:4222']\nsubject = 'lakekeeper'\n"
@@ -322,9 +316,6 @@ def test_invalid_nats_name_is_refused(ground: Ground, key: str, name: str) -> No
     assert f"[pull.events] {key}: expected a name without spaces" in ground.problem(CATALOG + PULL + text)
 
 
-# ── Senders
-
-
 TEXT = "a text of sixteen"
 TOLD = "[catalogs.out]\ntype = 'events'\ncatalog_id = 'out'\nallowed_locations = ['/w']\n"
 
@@ -455,9 +446,6 @@ def test_ten_minutes_of_memory_are_enough(ground: Ground) -> None:
     ground.load("[inbox]\nevent_retention = '10m'\n" + sender("standard-webhooks", "secrets_file = '/f'"))
 
 
-# ── Stores
-
-
 S3, AZURE, GCS = "s3://bucket/wh", "abfss://c@account.dfs.core.windows.net/wh", "gs://bucket/wh"
 
 
@@ -517,9 +505,6 @@ def test_links_lead_into_folders_of_this_machine(ground: Ground) -> None:
     assert settings.stores["lake"].links_to == ("file:///mnt/disk2",)
     assert "links_to: expected local folders" in ground.problem(section("/w", "links_to = ['s3://lake/w']"))
     assert "it goes with file:" in ground.problem(section(S3, "links_to = ['/mnt/disk2']"))
-
-
-# ── Event-only catalogs
 
 
 SENDER = """

@@ -14,8 +14,6 @@ from sfn.settings.model import Settings
 from sfn.settings.sources import SettingsSources
 from sfn.settings.types import parse_duration, parse_size
 
-# ── Durations and sizes
-
 
 @pytest.mark.parametrize(
     ("text", "milliseconds"),
@@ -67,9 +65,6 @@ def test_sizes(text: str, count: int) -> None:
 def test_no_sizes(text: object) -> None:
     with pytest.raises(ValueError, match=r"a size such as 1MiB|whole number of bytes"):
         parse_size(text)
-
-
-# ── Values of a wrong type
 
 
 PLAIN = (0, -1, 10**30, 1.5, float("nan"), True, date(2026, 8, 21), time(12), "", "x", "[", "[1, {}]")

@@ -16,9 +16,6 @@ from hypothesis import strategies as st
 from sfn.errors import ErrorScope, LocationRefused
 from sfn.sfnfile.locations import canonical, check_location, decompress, is_below, longest_prefix, store_prefix
 
-# ── Compressed metadata files
-
-
 PART = 1 << 20
 SMALL = gzip.compress(b'{"a": [1]')
 HEADER = SMALL[:10]
@@ -83,9 +80,6 @@ async def test_what_nothing_can_compress_is_read_all_the_same(level: int) -> Non
             yield part
 
     assert b"".join([part async for part in decompress(parts(), PART)]) == body
-
-
-# ── Canonical locations
 
 
 FAMILIES = {

@@ -15,10 +15,7 @@ from hypothesis import strategies as st
 from sfn.domain.identifiers import Table
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.version_hint import SHORT_LIFETIME, is_short_lived, metadata_lifetime
-from tests.unit.hint_names import NEIGHBOURS, SUFFIX, UNUSUAL, neighbours
-
-# ── Lifetime of a metadata file
-
+from tests.support.table_directory import NEIGHBOURS, SUFFIX, UNUSUAL, neighbours
 
 NOW = 1_700_000_000_000
 MINUTE = 60_000
@@ -77,9 +74,6 @@ def test_what_is_soon_deleted_is_short_lived() -> None:
     minutes = SHORT_LIFETIME // timedelta(minutes=1)
     assert is_short_lived(table(minutes - 1, 100))
     assert not is_short_lived(table(minutes, 100))
-
-
-# ── Readers of version hints
 
 
 LOCATION = "s3://lake/orders"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shape import links
+from tests.shape import measures
 from tests.shape.measures import is_reference, measured
 from tests.shape.wording import private_names, private_prose, prose_of
 
@@ -59,7 +59,7 @@ def test_links_and_paths_to_missing_files_and_headings_are_found(tmp_path: Path)
         "```\n[6](nothing.md)\n```\n[7](https://example.org/x)\n"
         "`tests/unit/test_a.py`, `tests/NAME.py`, `docs/a.md`\n"
     )
-    assert list(links.broken(tmp_path)) == [
+    assert list(measures.broken_links(tmp_path)) == [
         "README.md: tests/unit/test_a.py",
         "README.md: docs/b.md",
         "README.md: docs/a.md#thrice",

@@ -31,31 +31,11 @@ from sfn.storage.azure import (
     options_from_connection_string,
 )
 from sfn.storage.object_store import HttpPool
-from tests.unit.azure_server import (
-    HOME,
-    KEY,
-    PRIVATE,
-    TAG,
-    Asked,
-    Responder,
-    Server,
-    asking,
-    blob,
-    complaint,
-    found,
-    listing,
-    never,
-    refusal,
-    reply,
-    running,
-)
-from tests.unit.certificates import Authority
-from tests.unit.rest_server import pass_by
+from tests.support.certificates import Authority
+from tests.support.object_store import SIGN_IN_PAGE, Asked, Responder, Server, never, refusal, reply, running
+from tests.support.rest_catalog import pass_by
+from tests.unit.azure_server import ACCOUNT_KEY, HOME, KEY, TAG, asking, blob, complaint, found, listing
 
-# ── Errors of Blob Storage
-
-
-HTML = b"<!doctype html><title>Sign in</title>"
 REFUSED: dict[tuple[int, str], tuple[ErrorKind, str]] = {
     (404, "BlobNotFound"): (ErrorKind.MISSING, ""),
     (404, "ContainerNotFound"): (ErrorKind.NO_BUCKET, ""),
@@ -105,9 +85,9 @@ REFUSED: dict[tuple[int, str], tuple[ErrorKind, str]] = {
     (409, "BlobArchived"): (ErrorKind.INVALID_OBJECT, "tier"),
 }
 ODD: dict[str, tuple[Responder, ErrorKind]] = {
-    "a page": (reply(HTML, 403, content_type="text/html"), ErrorKind.DENIED),
-    "a page that is called XML": (reply(HTML, 404, content_type="application/xml"), ErrorKind.NO_BUCKET),
-    "a proxy's trouble": (reply(HTML, 502), ErrorKind.NO_ANSWER),
+    "a page": (reply(SIGN_IN_PAGE, 403, content_type="text/html"), ErrorKind.DENIED),
+    "a page that is called XML": (reply(SIGN_IN_PAGE, 404, content_type="application/xml"), ErrorKind.NO_BUCKET),
+    "a proxy's trouble": (reply(SIGN_IN_PAGE, 502), ErrorKind.NO_ANSWER),
     "a redirect": (reply(b"", 302, location="https://login.example/?once=1"), ErrorKind.NO_BUCKET),
     "a redirect for good": (reply(b"", 308, location="http://127.0.0.1:1/"), ErrorKind.NO_BUCKET),
     "nothing": (reply(b"", 400), ErrorKind.REJECTED),
@@ -124,7 +104,7 @@ ODD: dict[str, tuple[Responder, ErrorKind]] = {
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
-    async with running() as server:
+    async with running(Server()) as server:
         yield server
 
 
@@ -174,7 +154,7 @@ async def test_the_service_says_how_long_to_wait(server: Server, objects: AzureC
 
 
 SENSELESS: dict[str, Responder] = {
-    "a page": reply(HTML, content_type="text/html"),
+    "a page": reply(SIGN_IN_PAGE, content_type="text/html"),
     "nothing": reply(b""),
     "a part that does not say of what": reply(b"{}", 206, etag=TAG),
     "a part of nonsense": reply(b"{}", 206, etag=TAG, content_range="bytes of something"),
@@ -203,7 +183,7 @@ async def test_what_has_no_tag_was_not_written(server: Server, objects: AzureCli
 
 
 async def test_no_connection_is_none() -> None:
-    async with running() as gone:
+    async with running(Server()) as gone:
         pass
     async with asking(gone) as nowhere:
         for verb in (nowhere.put(KEY, b"", None, "0a-1"), nowhere.list_page(KEY, 10, None)):
@@ -218,9 +198,6 @@ async def test_an_answer_that_takes_too_long_is_none(server: Server) -> None:
             assert refused.kind is ErrorKind.NO_ANSWER
             assert "within 0.1 s" in refused.found
     assert len(server.requests) == 3
-
-
-# ── Addresses
 
 
 URLS = {
@@ -242,16 +219,16 @@ STRANGE = [
     "127.0.0.1",
     "acct.dfs.core.windows.net\n",
 ]
-KEYED = f"AccountName=acct;AccountKey={PRIVATE}"
+KEYED = f"AccountName=acct;AccountKey={ACCOUNT_KEY}"
 CONNECTIONS = {
     f"DefaultEndpointsProtocol=https;{KEYED};EndpointSuffix=core.windows.net": AzureOptions(
-        identity=AccountKey(PRIVATE), endpoint="https://acct.blob.core.windows.net", account="acct"
+        identity=AccountKey(ACCOUNT_KEY), endpoint="https://acct.blob.core.windows.net", account="acct"
     ),
     f"{KEYED.replace('acct', 'ACCT')};": AzureOptions(
-        identity=AccountKey(PRIVATE), endpoint="https://acct.blob.core.windows.net", account="acct"
+        identity=AccountKey(ACCOUNT_KEY), endpoint="https://acct.blob.core.windows.net", account="acct"
     ),
     f"BlobEndpoint=http://127.0.0.1:10000/acct;{KEYED}": AzureOptions(
-        identity=AccountKey(PRIVATE), endpoint="http://127.0.0.1:10000/acct", account="acct"
+        identity=AccountKey(ACCOUNT_KEY), endpoint="http://127.0.0.1:10000/acct", account="acct"
     ),
     "BlobEndpoint=https://acct.blob.core.windows.net/;SharedAccessSignature=sv=1&sig=a%3D": AzureOptions(
         identity=SharedSignature("sv=1&sig=a%3D"), endpoint="https://acct.blob.core.windows.net/"
@@ -313,13 +290,14 @@ def test_a_connection_string_that_says_nothing_is_told_of_and_not_shown(connecti
 
 
 def test_what_opens_an_account_does_not_show() -> None:
-    others = (EntraApplication("tenant", "client", PRIVATE), AccessToken(PRIVATE), DefaultCredentialChain("client"))
+    others = (
+        EntraApplication("tenant", "client", ACCOUNT_KEY),
+        AccessToken(ACCOUNT_KEY),
+        DefaultCredentialChain("client"),
+    )
     for terms in (*CONNECTIONS.values(), *(AzureOptions(identity=identity) for identity in others)):
-        assert PRIVATE not in repr(terms)
+        assert ACCOUNT_KEY not in repr(terms)
         assert "sig=" not in repr(terms)
-
-
-# ── Requests and answers
 
 
 SIGNATURE = "sv=2024-11-04&sr=c&sp=rcwdl&se=2030-01-01T00%3A00%3A00Z&sig=czNjcmV0LW9mLW91cnM%3D"
@@ -478,7 +456,7 @@ async def test_a_key_goes_over_the_wire_to_the_letter(
 
 async def test_who_asks_says_so(server: Server) -> None:
     server.answer = found(b"{}")
-    for identity in (AccountKey(PRIVATE), SharedSignature(f"?{SIGNATURE}"), SharedSignature(SIGNATURE), None):
+    for identity in (AccountKey(ACCOUNT_KEY), SharedSignature(f"?{SIGNATURE}"), SharedSignature(SIGNATURE), None):
         async with asking(server, identity) as objects:
             await objects.get(KEY, 10)
     key, *signed, nobody = server.requests
@@ -492,7 +470,7 @@ async def test_who_asks_says_so(server: Server) -> None:
     assert key.headers["x-ms-version"] == "2021-12-02"
 
 
-@pytest.mark.parametrize("identity", [AccountKey(PRIVATE), SharedSignature(SIGNATURE)])
+@pytest.mark.parametrize("identity", [AccountKey(ACCOUNT_KEY), SharedSignature(SIGNATURE)])
 async def test_no_secret_is_ever_told(
     server: Server, identity: AccountKey | SharedSignature, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -506,19 +484,16 @@ async def test_no_secret_is_ever_told(
                 told += [repr(refused), str(refused), repr(refused.__cause__), str(refused.__cause__)]
     assert len(server.requests) == 9
     assert not [record for record in caplog.records if "http_logging" in record.name]
-    for secret in (PRIVATE, "czNjcmV0LW9mLW91cnM"):
+    for secret in (ACCOUNT_KEY, "czNjcmV0LW9mLW91cnM"):
         assert secret not in "\n".join([*told, caplog.text])
 
 
 async def test_a_key_that_is_none_is_told_of_and_not_shown(server: Server) -> None:
-    async with asking(server, AccountKey(PRIVATE.removesuffix("="))) as objects:
+    async with asking(server, AccountKey(ACCOUNT_KEY.removesuffix("="))) as objects:
         refused = await refusal(objects.put(KEY, b"", None, "0a-1"))
     assert (refused.kind, server.asked) == (ErrorKind.UNAUTHENTICATED, [])
     assert "account key" in refused.found
-    assert PRIVATE.removesuffix("=") not in repr(refused) + repr(refused.__cause__)
-
-
-# ── Access tokens
+    assert ACCOUNT_KEY.removesuffix("=") not in repr(refused) + repr(refused.__cause__)
 
 
 SCOPE = "https://storage.azure.com/.default"
@@ -549,7 +524,7 @@ async def tls_server(authority: Authority, tmp_path: Path) -> AsyncIterator[Serv
     (tmp_path / "chain.pem").write_bytes(pair.chain + pair.key)
     certificate = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     certificate.load_cert_chain(tmp_path / "chain.pem")
-    async with running(certificate) as server:
+    async with running(Server(), certificate) as server:
         server.answer = found(b"{}")
         yield server
 
@@ -557,7 +532,7 @@ async def tls_server(authority: Authority, tmp_path: Path) -> AsyncIterator[Serv
 @pytest.fixture
 async def issuer(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
     """Gives tokens, as App Service does to what runs there."""
-    async with running() as server:
+    async with running(Server()) as server:
         server.answer = given()
         monkeypatch.setenv("IDENTITY_ENDPOINT", f"{server.url}/msi/token")
         monkeypatch.setenv("IDENTITY_HEADER", "header")
@@ -581,7 +556,7 @@ async def test_a_token_that_somebody_else_renews_is_shown(tls_server: Server, tm
     "identity", [AccessToken("theirs"), DefaultCredentialChain(), EntraApplication("t", "c", "s3cret")]
 )
 async def test_no_token_is_shown_without_tls(identity: AzureIdentity) -> None:
-    async with running() as plain, asking(plain, identity) as objects:
+    async with running(Server()) as plain, asking(plain, identity) as objects:
         refused = await refusal(objects.get(KEY, 10))
     assert (refused.kind, plain.asked) == (ErrorKind.UNAUTHENTICATED, [])
     assert "https:" in refused.remedy

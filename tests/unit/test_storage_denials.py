@@ -23,9 +23,6 @@ from sfn.storage.object_store import (
     StoreService,
 )
 
-# ── Scope of a refusal
-
-
 A, B, C = (f"s3://b/{table}/metadata/_sfn/x.ver" for table in "abc")
 
 
@@ -187,9 +184,6 @@ def test_what_is_remembered_has_an_end(denials: PermissionTracker, seconds: Seco
     seconds.now += PROPAGATION_SECONDS
     assert reach(denials, "s3://b/0/x.ver", elsewhere=True) is DenialReach.TABLE
     assert denials.judge("write", f"s3://b/{MAX_DENIED_FOLDERS}/x.ver", elsewhere=None) is DenialReach.STORE
-
-
-# ── Missing packages and refused prefixes
 
 
 MADE_UP = f'"{"0" * 32}"'

@@ -14,34 +14,16 @@ from urllib.parse import unquote
 import anyio
 import pytest
 from aiohttp import web
-from typing_extensions import override
 
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Transient
 from sfn.google_auth import GoogleIdentity
 from sfn.storage import Deleted, ErrorKind, FetchedObject, Guarantees, ObjectPage, PreconditionFailed
 from sfn.storage.gcs import IMPOSSIBLE_GENERATION, RETRY_PAUSES, GcsClient, GcsOptions
-from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply, RemoteStore, StoreService
-from tests.unit.gcs_server import (
-    KEY,
-    PRIVATE,
-    TAG,
-    Asked,
-    Responder,
-    Server,
-    asking,
-    complaint,
-    found,
-    refusal,
-    reply,
-    running,
-    xml_complaint,
-)
+from sfn.storage.object_store import HttpReply, RemoteStore, StoreService
+from tests.support.object_store import PRIVATE, SIGN_IN_PAGE, Asked, Responder, ScriptedPool, refusal, reply, running
+from tests.unit.gcs_server import KEY, TAG, GcsServer, asking, complaint, found, xml_complaint
 
-# ── Errors of Cloud Storage
-
-
-HTML = b"<!doctype html><title>Sign in</title>"
 WRITES: dict[tuple[int, str], tuple[ErrorKind, str]] = {
     (412, "conditionNotMet"): (ErrorKind.PRECONDITION_FAILED, ""),
     (409, "conflict"): (ErrorKind.PRECONDITION_FAILED, ""),
@@ -92,8 +74,8 @@ READS: dict[tuple[int, str], tuple[ErrorKind, str]] = {
     (400, "InvalidURI"): (ErrorKind.INVALID_OBJECT, ""),
 }
 ODD: dict[str, tuple[Responder, ErrorKind]] = {
-    "a page": (reply(HTML, 403), ErrorKind.DENIED),
-    "a proxy's trouble": (reply(HTML, 502), ErrorKind.NO_ANSWER),
+    "a page": (reply(SIGN_IN_PAGE, 403), ErrorKind.DENIED),
+    "a proxy's trouble": (reply(SIGN_IN_PAGE, 502), ErrorKind.NO_ANSWER),
     "a redirect": (reply(b"", 302, location="https://login.example/?once=1"), ErrorKind.NO_BUCKET),
     "nothing": (reply(b"", 400), ErrorKind.REJECTED),
     "an error of OAuth's shape": (reply({"error": "invalid_request"}, 401), ErrorKind.UNAUTHENTICATED),
@@ -112,21 +94,21 @@ ODD: dict[str, tuple[Responder, ErrorKind]] = {
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    async with running() as server:
+async def server() -> AsyncIterator[GcsServer]:
+    async with running(GcsServer()) as server:
         yield server
 
 
 @pytest.fixture
-async def objects(server: Server) -> AsyncIterator[GcsClient]:
+async def objects(server: GcsServer) -> AsyncIterator[GcsClient]:
     async with asking(server) as objects:
         yield objects
 
 
 @pytest.mark.parametrize(("status", "reason"), WRITES)
-async def test_a_change_is_refused(server: Server, objects: GcsClient, status: int, reason: str) -> None:
+async def test_a_change_is_refused(server: GcsServer, objects: GcsClient, status: int, reason: str) -> None:
     kind, remedy = WRITES[status, reason]
-    server.object = complaint(status, reason)
+    server.answer = complaint(status, reason)
     for refused in (await refusal(objects.put(KEY, b"", TAG, "0a-1")), await refusal(objects.delete(KEY, TAG))):
         assert refused.kind is kind
         assert f"status {status}, " in refused.found
@@ -139,10 +121,12 @@ async def test_a_change_is_refused(server: Server, objects: GcsClient, status: i
 
 @pytest.mark.parametrize(("status", "code"), READS)
 @pytest.mark.parametrize("compressed", [False, True])
-async def test_a_read_is_refused(server: Server, objects: GcsClient, status: int, code: str, compressed: bool) -> None:
+async def test_a_read_is_refused(
+    server: GcsServer, objects: GcsClient, status: int, code: str, compressed: bool
+) -> None:
     kind, remedy = READS[status, code]
     plain = f"<?xml version='1.0' encoding='UTF-8'?><Error><Code>{code}</Code></Error>".encode()
-    server.object = reply(gzip.compress(plain), status, content_encoding="gzip") if compressed else reply(plain, status)
+    server.answer = reply(gzip.compress(plain), status, content_encoding="gzip") if compressed else reply(plain, status)
     for refused in (await refusal(objects.get(KEY, 10)), await refusal(objects.get_range(KEY, 0, 10))):
         assert refused.kind is kind
         assert code[1:] in refused.found
@@ -152,9 +136,9 @@ async def test_a_read_is_refused(server: Server, objects: GcsClient, status: int
 
 @pytest.mark.parametrize("case", ODD)
 async def test_what_is_no_error_of_the_service_counts_by_its_status(
-    server: Server, objects: GcsClient, case: str
+    server: GcsServer, objects: GcsClient, case: str
 ) -> None:
-    server.object, kind = ODD[case]
+    server.answer, kind = ODD[case]
     for verb in (objects.get(KEY, 10), objects.put(KEY, b"", TAG, "0a-1"), objects.list_page(KEY, 10, None)):
         refused = await refusal(verb)
         assert refused.kind is kind
@@ -162,42 +146,39 @@ async def test_what_is_no_error_of_the_service_counts_by_its_status(
     assert len(server.requests) == 3
 
 
-async def test_the_service_says_how_long_to_wait(server: Server, objects: GcsClient) -> None:
-    server.object = complaint(503, "backendError", retry_after="7")
+async def test_the_service_says_how_long_to_wait(server: GcsServer, objects: GcsClient) -> None:
+    server.answer = complaint(503, "backendError", retry_after="7")
     assert (await refusal(objects.get(KEY, 10))).retry_after == 7.0
-    server.object = complaint(503, "backendError", retry_after="Sat, 21 Nov 2026 12:01:30 GMT")
+    server.answer = complaint(503, "backendError", retry_after="Sat, 21 Nov 2026 12:01:30 GMT")
     assert (await refusal(objects.get(KEY, 10))).retry_after is None
 
 
-async def test_a_page_that_is_no_object_is_not_taken_for_one(server: Server, objects: GcsClient) -> None:
-    server.object = reply(HTML)
+async def test_a_page_that_is_no_object_is_not_taken_for_one(server: GcsServer, objects: GcsClient) -> None:
+    server.answer = reply(SIGN_IN_PAGE)
     assert (await refusal(objects.get(KEY, 10))).kind is ErrorKind.NO_BUCKET
 
 
-@pytest.mark.parametrize("body", [HTML, b"", b"[]", b'{"generation": 5}', b'{"items": 5}', b"[" * 100_000])
-async def test_an_answer_that_makes_no_sense_is_none(server: Server, objects: GcsClient, body: bytes) -> None:
-    server.object = found(body)
+@pytest.mark.parametrize("body", [SIGN_IN_PAGE, b"", b"[]", b'{"generation": 5}', b'{"items": 5}', b"[" * 100_000])
+async def test_an_answer_that_makes_no_sense_is_none(server: GcsServer, objects: GcsClient, body: bytes) -> None:
+    server.answer = found(body)
     assert (await refusal(objects.put(KEY, b"", TAG, "0a-1"))).kind is ErrorKind.NO_ANSWER
     if b"generation" not in body:
         assert (await refusal(objects.list_page(KEY, 10, None))).kind is ErrorKind.NO_ANSWER
 
 
 async def test_no_connection_is_none() -> None:
-    async with running() as gone:
+    async with running(GcsServer()) as gone:
         pass
     async with asking(gone) as nowhere:
         assert (await refusal(nowhere.put(KEY, b"", None, "0a-1"))).kind is ErrorKind.UNREACHABLE
 
 
-async def test_a_missing_object_is_missing_to_every_verb(server: Server, objects: GcsClient) -> None:
-    server.object = xml_complaint(404, "NoSuchKey")
+async def test_a_missing_object_is_missing_to_every_verb(server: GcsServer, objects: GcsClient) -> None:
+    server.answer = xml_complaint(404, "NoSuchKey")
     assert (await refusal(objects.get(KEY, 10))).kind is ErrorKind.MISSING
-    server.object = complaint(404, "notFound")
+    server.answer = complaint(404, "notFound")
     assert (await refusal(objects.put(KEY, b"", TAG, "0a-1"))).kind is ErrorKind.MISSING
     assert (await refusal(objects.delete(KEY, TAG))).kind is ErrorKind.MISSING
-
-
-# ── Missing objects and buckets
 
 
 LOOK = "GET /storage/v1/b/lake?fields=name"
@@ -205,23 +186,23 @@ NOT_FOUND = complaint(404, "notFound")
 
 
 @pytest.mark.parametrize("status", [200, 401, 403])
-async def test_the_bucket_is_looked_at_once(server: Server, objects: GcsClient, status: int) -> None:
-    server.object, server.bucket = NOT_FOUND, reply(b"{}", status)
+async def test_the_bucket_is_looked_at_once(server: GcsServer, objects: GcsClient, status: int) -> None:
+    server.answer, server.bucket = NOT_FOUND, reply(b"{}", status)
     for _ in range(3):
         assert (await refusal(objects.delete(KEY, TAG))).kind is ErrorKind.MISSING
     assert server.asked.count(LOOK) == 1
 
 
-async def test_a_bucket_that_answered_need_not_be_looked_at(server: Server, objects: GcsClient) -> None:
-    server.object = found(b"")
+async def test_a_bucket_that_answered_need_not_be_looked_at(server: GcsServer, objects: GcsClient) -> None:
+    server.answer = found(b"")
     await objects.get(KEY, 10)
-    server.object = NOT_FOUND
+    server.answer = NOT_FOUND
     assert (await refusal(objects.delete(KEY, TAG))).kind is ErrorKind.MISSING
     assert LOOK not in server.asked
 
 
-async def test_a_bucket_that_is_missing_is_looked_at_each_time(server: Server, objects: GcsClient) -> None:
-    server.object = server.bucket = NOT_FOUND
+async def test_a_bucket_that_is_missing_is_looked_at_each_time(server: GcsServer, objects: GcsClient) -> None:
+    server.answer = server.bucket = NOT_FOUND
     for _ in range(2):
         assert (await refusal(objects.delete(KEY, TAG))).kind is ErrorKind.NO_BUCKET
     assert server.asked.count(LOOK) == 2
@@ -229,35 +210,37 @@ async def test_a_bucket_that_is_missing_is_looked_at_each_time(server: Server, o
     assert (await refusal(objects.delete(KEY, TAG))).kind is ErrorKind.MISSING
 
 
-async def test_only_the_bucket_can_be_missing_for_a_creation_and_a_listing(server: Server, objects: GcsClient) -> None:
-    server.object = NOT_FOUND
+async def test_only_the_bucket_can_be_missing_for_a_creation_and_a_listing(
+    server: GcsServer, objects: GcsClient
+) -> None:
+    server.answer = NOT_FOUND
     assert (await refusal(objects.put(KEY, b"", None, "0a-1"))).kind is ErrorKind.NO_BUCKET
     assert (await refusal(objects.list_page(KEY, 10, None))).kind is ErrorKind.NO_BUCKET
     assert LOOK not in server.asked
 
 
-async def test_a_bucket_that_vanished_is_known_no_more(server: Server, objects: GcsClient) -> None:
-    server.object = found(b"")
+async def test_a_bucket_that_vanished_is_known_no_more(server: GcsServer, objects: GcsClient) -> None:
+    server.answer = found(b"")
     await objects.get(KEY, 10)
-    server.object = server.bucket = NOT_FOUND
+    server.answer = server.bucket = NOT_FOUND
     await refusal(objects.put(KEY, b"", None, "0a-1"))
     assert (await refusal(objects.delete(KEY, TAG))).kind is ErrorKind.NO_BUCKET
-    server.object = xml_complaint(404, "NoSuchBucket")
+    server.answer = xml_complaint(404, "NoSuchBucket")
     assert (await refusal(objects.get(KEY, 10))).kind is ErrorKind.NO_BUCKET
 
 
-async def test_where_no_cloud_storage_answers_there_is_no_bucket(server: Server, objects: GcsClient) -> None:
-    server.object = server.bucket = reply(b"<h1>404</h1>", 404)
+async def test_where_no_cloud_storage_answers_there_is_no_bucket(server: GcsServer, objects: GcsClient) -> None:
+    server.answer = server.bucket = reply(b"<h1>404</h1>", 404)
     refused = await refusal(objects.get(KEY, 10))
     assert refused.kind is ErrorKind.NO_BUCKET
     assert "without an error of Cloud Storage" in refused.found
 
 
 async def test_an_answer_without_a_code_is_an_object_missing_where_the_bucket_is_there(
-    server: Server, objects: GcsClient
+    server: GcsServer, objects: GcsClient
 ) -> None:
     """So says fake-gcs-server."""
-    server.object = reply(b"Not Found", 404)
+    server.answer = reply(b"Not Found", 404)
     assert (await refusal(objects.get(KEY, 10))).kind is ErrorKind.MISSING
     assert (await refusal(objects.get(KEY, 10))).kind is ErrorKind.MISSING
     assert server.asked.count(LOOK) == 1
@@ -268,15 +251,12 @@ async def test_an_answer_without_a_code_is_an_object_missing_where_the_bucket_is
     [(503, "backendError", ErrorKind.NO_ANSWER), (429, "rateLimitExceeded", ErrorKind.THROTTLED)],
 )
 async def test_a_look_that_fails_tells_nothing(
-    server: Server, objects: GcsClient, status: int, reason: str, kind: ErrorKind
+    server: GcsServer, objects: GcsClient, status: int, reason: str, kind: ErrorKind
 ) -> None:
-    server.object, server.bucket = NOT_FOUND, complaint(status, reason)
+    server.answer, server.bucket = NOT_FOUND, complaint(status, reason)
     assert (await refusal(objects.delete(KEY, TAG))).kind is kind
     server.bucket = NOT_FOUND
     assert (await refusal(objects.delete(KEY, TAG))).kind is ErrorKind.NO_BUCKET
-
-
-# ── Rate limit of an object
 
 
 QUICK = (0.01, 0.02)
@@ -341,9 +321,9 @@ async def written(store: RemoteStore, body: bytes, replacing: StoredObject | Non
     return held
 
 
-async def test_a_version_hint_of_two_steps_is_written_and_the_store_is_proven(server: Server) -> None:
+async def test_a_version_hint_of_two_steps_is_written_and_the_store_is_proven(server: GcsServer) -> None:
     bucket = Bucket()
-    server.object = bucket.answer
+    server.answer = bucket.answer
     async with asking(server, pauses=RETRY_PAUSES) as objects:
         store = RemoteStore(objects, StoreService(IMPOSSIBLE_GENERATION))
         begun = anyio.current_time()
@@ -357,8 +337,8 @@ async def test_a_version_hint_of_two_steps_is_written_and_the_store_is_proven(se
     assert sum(one.slow for one in bucket.objects.values()) >= 2
 
 
-async def test_many_who_swap_at_once_lose_nothing(server: Server) -> None:
-    server.object = Strict(0.02).answer
+async def test_many_who_swap_at_once_lose_nothing(server: GcsServer) -> None:
+    server.answer = Strict(0.02).answer
     async with asking(server, pauses=(0.03, 0.05, 0.1, 0.2, 0.4)) as objects:
         store = RemoteStore(objects, StoreService(IMPOSSIBLE_GENERATION))
         await written(store, b"0", None)
@@ -378,8 +358,8 @@ async def test_many_who_swap_at_once_lose_nothing(server: Server) -> None:
     assert held.body == b"12"
 
 
-async def test_an_object_that_is_never_free_is_given_up_as_one_tables_trouble(server: Server) -> None:
-    server.object = complaint(429, "rateLimitExceeded")
+async def test_an_object_that_is_never_free_is_given_up_as_one_tables_trouble(server: GcsServer) -> None:
+    server.answer = complaint(429, "rateLimitExceeded")
     async with asking(server, pauses=QUICK) as objects:
         assert (await refusal(objects.put(KEY, b"", TAG, "0a-1"))).kind is ErrorKind.CHANGED_TOO_OFTEN
         assert (await refusal(objects.delete(KEY, TAG))).kind is ErrorKind.CHANGED_TOO_OFTEN
@@ -395,8 +375,8 @@ def test_nobody_waits_for_more_than_a_few_seconds() -> None:
     assert min(RETRY_PAUSES) >= 1.0
 
 
-async def test_whoever_is_asked_to_wait_longer_comes_back_later(server: Server) -> None:
-    server.object = complaint(429, "rateLimitExceeded", retry_after="30")
+async def test_whoever_is_asked_to_wait_longer_comes_back_later(server: GcsServer) -> None:
+    server.answer = complaint(429, "rateLimitExceeded", retry_after="30")
     async with asking(server, pauses=RETRY_PAUSES) as objects:
         refused = await refusal(objects.put(KEY, b"", TAG, "0a-1"))
     assert (refused.kind, refused.retry_after) == (ErrorKind.CHANGED_TOO_OFTEN, 30.0)
@@ -404,31 +384,28 @@ async def test_whoever_is_asked_to_wait_longer_comes_back_later(server: Server) 
 
 
 @pytest.mark.parametrize(("status", "reason"), [(403, "rateLimitExceeded"), (429, "userRateLimitExceeded")])
-async def test_a_service_that_is_asked_too_much_is_asked_no_more(server: Server, status: int, reason: str) -> None:
-    server.object = complaint(status, reason)
+async def test_a_service_that_is_asked_too_much_is_asked_no_more(server: GcsServer, status: int, reason: str) -> None:
+    server.answer = complaint(status, reason)
     async with asking(server, pauses=RETRY_PAUSES) as objects:
         assert (await refusal(objects.put(KEY, b"", TAG, "0a-1"))).kind is ErrorKind.THROTTLED
     assert len(server.requests) == 1
 
 
-async def test_what_is_read_too_often_is_the_whole_services_trouble(server: Server) -> None:
-    server.object = complaint(429, "rateLimitExceeded")
+async def test_what_is_read_too_often_is_the_whole_services_trouble(server: GcsServer) -> None:
+    server.answer = complaint(429, "rateLimitExceeded")
     async with asking(server, pauses=RETRY_PAUSES) as objects:
         for verb in (objects.get(KEY, 10), objects.get_range(KEY, 0, 10), objects.list_page(KEY, 10, None)):
             assert (await refusal(verb)).kind is ErrorKind.THROTTLED
     assert len(server.requests) == 3
 
 
-async def test_a_change_that_waits_can_be_given_up(server: Server) -> None:
-    server.object = complaint(429, "rateLimitExceeded")
+async def test_a_change_that_waits_can_be_given_up(server: GcsServer) -> None:
+    server.answer = complaint(429, "rateLimitExceeded")
     async with asking(server, pauses=(60.0,)) as objects:
         with anyio.move_on_after(0.2) as given_up:
             await objects.put(KEY, b"", TAG, "0a-1")
     assert given_up.cancelled_caught
     assert len(server.requests) == 1
-
-
-# ── Requests and answers
 
 
 OBJECT = "/storage/v1/b/lake/o/sales%2Fmetadata%2F_sfn%2Forders.ver"
@@ -448,49 +425,51 @@ def uploaded(asked: Asked) -> tuple[Mapping[str, object], Message]:
 
 
 async def test_an_object_is_had_with_its_generation_and_its_mark_in_one_request(
-    server: Server, objects: GcsClient
+    server: GcsServer, objects: GcsClient
 ) -> None:
-    server.object = found(b"{}", x_goog_meta_sfn_write="0a-1")
+    server.answer = found(b"{}", x_goog_meta_sfn_write="0a-1")
     assert await objects.get(KEY, 100) == FetchedObject(b"{}", TAG, "0a-1")
     assert server.asked == ["GET /lake/sales%2Fmetadata%2F_sfn%2Forders.ver"]
 
 
-async def test_somebody_elses_object_has_no_mark(server: Server, objects: GcsClient) -> None:
-    server.object = found(b"3")
+async def test_somebody_elses_object_has_no_mark(server: GcsServer, objects: GcsClient) -> None:
+    server.answer = found(b"3")
     assert await objects.get(KEY, 100) == FetchedObject(b"3", TAG, None)
 
 
-async def test_no_more_of_an_object_is_taken_than_was_asked_for(server: Server, objects: GcsClient) -> None:
-    server.object = found(b"x" * 1000)
+async def test_no_more_of_an_object_is_taken_than_was_asked_for(server: GcsServer, objects: GcsClient) -> None:
+    server.answer = found(b"x" * 1000)
     assert len((await objects.get(KEY, 100)).body) == 100
 
 
-async def test_a_part_of_an_object_that_is_stored_compressed_comes_as_it_is(server: Server, objects: GcsClient) -> None:
-    server.object = found(b"\x1f\x8bcompressed", 206, content_encoding="gzip")
+async def test_a_part_of_an_object_that_is_stored_compressed_comes_as_it_is(
+    server: GcsServer, objects: GcsClient
+) -> None:
+    server.answer = found(b"\x1f\x8bcompressed", 206, content_encoding="gzip")
     assert await objects.get_range(KEY, 0, 100) == b"\x1f\x8bcompressed"
     assert [asked.headers["accept-encoding"] for asked in server.requests] == ["gzip"]
 
 
-async def test_a_whole_object_is_asked_for_uncompressed_and_decompressed(server: Server, objects: GcsClient) -> None:
-    server.object = found(gzip.compress(b"{}"), content_encoding="gzip")
+async def test_a_whole_object_is_asked_for_uncompressed_and_decompressed(server: GcsServer, objects: GcsClient) -> None:
+    server.answer = found(gzip.compress(b"{}"), content_encoding="gzip")
     assert (await objects.get(KEY, 100)).body == b"{}"
     assert [asked.headers["accept-encoding"] for asked in server.requests] == ["identity"]
 
 
-async def test_a_part_is_a_range(server: Server, objects: GcsClient) -> None:
-    server.object = reply(b"part", 206)
+async def test_a_part_is_a_range(server: GcsServer, objects: GcsClient) -> None:
+    server.answer = reply(b"part", 206)
     assert await objects.get_range(KEY, 100, 50) == b"part"
     assert server.requests[0].headers["range"] == "bytes=100-149"
-    server.object = reply(b"<Error><Code>InvalidRange</Code></Error>", 416)
+    server.answer = reply(b"<Error><Code>InvalidRange</Code></Error>", 416)
     assert await objects.get_range(KEY, 100, 50) == b""
-    server.object = reply(b"all of it")
+    server.answer = reply(b"all of it")
     assert await objects.get_range(KEY, 0, 50) == b"all of it"
     assert (await refusal(objects.get_range(KEY, 100, 50))).kind is ErrorKind.INVALID_OBJECT
     assert len(server.requests) == 4
 
 
-async def test_a_write_is_one_upload_with_its_condition(server: Server, objects: GcsClient) -> None:
-    server.object = reply({"generation": "1700000000000002"})
+async def test_a_write_is_one_upload_with_its_condition(server: GcsServer, objects: GcsClient) -> None:
+    server.answer = reply({"generation": "1700000000000002"})
     assert await objects.put(KEY, b"{}", TAG, "0a-1") == "1700000000000002"
     assert await objects.put(KEY, b"{}", None, "0a-2") == "1700000000000002"
     upload = "POST /upload/storage/v1/b/lake/o?uploadType=multipart&ifGenerationMatch={}&fields=generation"
@@ -502,9 +481,9 @@ async def test_a_write_is_one_upload_with_its_condition(server: Server, objects:
 )
 @pytest.mark.parametrize("body", [b"", b"{}", b"\r\n--\r\n\r\n", bytes(range(256))])
 async def test_no_cache_keeps_what_is_written_and_its_mark_goes_along(
-    server: Server, objects: GcsClient, key: str, kind: str, body: bytes
+    server: GcsServer, objects: GcsClient, key: str, kind: str, body: bytes
 ) -> None:
-    server.object = reply({"generation": TAG})
+    server.answer = reply({"generation": TAG})
     await objects.put(key, body, None, "0a-1")
     metadata, content = uploaded(server.requests[0])
     full = kind if kind == "application/json" else "text/plain; charset=utf-8"
@@ -519,8 +498,8 @@ async def test_no_cache_keeps_what_is_written_and_its_mark_goes_along(
     assert b"\r\n\r\n" + body + b"\r\n--" in server.requests[0].body
 
 
-async def test_a_delete_has_its_condition(server: Server, objects: GcsClient) -> None:
-    server.object = reply(b"", 204)
+async def test_a_delete_has_its_condition(server: GcsServer, objects: GcsClient) -> None:
+    server.answer = reply(b"", 204)
     await objects.delete(KEY, TAG)
     assert server.asked == [f"DELETE {OBJECT}?ifGenerationMatch={TAG}"]
 
@@ -528,25 +507,27 @@ async def test_a_delete_has_its_condition(server: Server, objects: GcsClient) ->
 @pytest.mark.parametrize(
     "tag", ["0", "", "-1", "+1", " 1", "1 ", "1\n", "01", "1.5", "1e3", "٣", "*", "f" * 64, "0" * 64, str(2**63)]
 )
-async def test_what_is_no_generation_is_stale_and_nobody_is_asked(server: Server, objects: GcsClient, tag: str) -> None:
+async def test_what_is_no_generation_is_stale_and_nobody_is_asked(
+    server: GcsServer, objects: GcsClient, tag: str
+) -> None:
     assert (await refusal(objects.put(KEY, b"{}", tag, "0a-1"))).kind is ErrorKind.PRECONDITION_FAILED
     assert (await refusal(objects.delete(KEY, tag))).kind is ErrorKind.PRECONDITION_FAILED
     assert server.asked == []
 
 
 @pytest.mark.parametrize("tag", ["1", IMPOSSIBLE_GENERATION, str(2**63 - 1)])
-async def test_every_generation_is_asked_for(server: Server, objects: GcsClient, tag: str) -> None:
-    server.object = reply(b"", 204)
+async def test_every_generation_is_asked_for(server: GcsServer, objects: GcsClient, tag: str) -> None:
+    server.answer = reply(b"", 204)
     await objects.delete(KEY, tag)
     assert server.asked == [f"DELETE {OBJECT}?ifGenerationMatch={tag}"]
 
 
-async def test_a_listing_is_asked_for_in_pages(server: Server, objects: GcsClient) -> None:
-    server.object = reply({"items": [{"name": "t/a.ver"}, {"name": "t/ä%2F.ver"}], "nextPageToken": "on/+="})
+async def test_a_listing_is_asked_for_in_pages(server: GcsServer, objects: GcsClient) -> None:
+    server.answer = reply({"items": [{"name": "t/a.ver"}, {"name": "t/ä%2F.ver"}], "nextPageToken": "on/+="})
     assert await objects.list_page("gs://lake/t/", 2, None) == ObjectPage(
         ("gs://lake/t/a.ver", "gs://lake/t/ä%2F.ver"), "on/+="
     )
-    server.object = reply({"kind": "storage#objects"})
+    server.answer = reply({"kind": "storage#objects"})
     assert await objects.list_page("gs://lake/t/", 2, "on/+=") == ObjectPage((), None)
     listing = "GET /storage/v1/b/lake/o?prefix=t%2F&delimiter=%2F&maxResults=2&fields=items%28name%29%2CnextPageToken"
     assert server.asked == [listing, f"{listing}&pageToken=on%2F%2B%3D"]
@@ -562,10 +543,10 @@ async def test_a_listing_is_asked_for_in_pages(server: Server, objects: GcsClien
     ],
 )
 async def test_a_key_goes_over_the_wire_to_the_letter(
-    server: Server, objects: GcsClient, name: str, quoted: str
+    server: GcsServer, objects: GcsClient, name: str, quoted: str
 ) -> None:
     key = f"gs://lake/t/{name}"
-    server.object = found({"generation": TAG, "items": []})
+    server.answer = found({"generation": TAG, "items": []})
     await objects.get(key, 10)
     await objects.delete(key, TAG)
     await objects.put(key, b"", TAG, "0a-1")
@@ -577,8 +558,8 @@ async def test_a_key_goes_over_the_wire_to_the_letter(
     assert listed.path.startswith(f"/storage/v1/b/lake/o?prefix=t%2F{quoted}&")
 
 
-async def test_a_token_and_who_pays_go_along_with_every_request(server: Server) -> None:
-    server.object = found({"generation": TAG})
+async def test_a_token_and_who_pays_go_along_with_every_request(server: GcsServer) -> None:
+    server.answer = found({"generation": TAG})
     async with asking(server, GoogleIdentity(token=PRIVATE), billing_project="payer-1") as objects:
         await objects.get(KEY, 10)
         await objects.get_range(KEY, 0, 10)
@@ -590,52 +571,41 @@ async def test_a_token_and_who_pays_go_along_with_every_request(server: Server) 
     assert len(server.requests) == 5
 
 
-async def test_nobody_shows_no_token_and_pays_nothing(server: Server, objects: GcsClient) -> None:
-    server.object = found(b"")
+async def test_nobody_shows_no_token_and_pays_nothing(server: GcsServer, objects: GcsClient) -> None:
+    server.answer = found(b"")
     await objects.get(KEY, 10)
     assert {"authorization", "x-goog-user-project"}.isdisjoint(name.lower() for name in server.requests[0].headers)
 
 
-async def test_what_has_to_be_understood_is_asked_for_uncompressed(server: Server, objects: GcsClient) -> None:
-    server.object = reply({"generation": TAG, "items": []})
+async def test_what_has_to_be_understood_is_asked_for_uncompressed(server: GcsServer, objects: GcsClient) -> None:
+    server.answer = reply({"generation": TAG, "items": []})
     await objects.put(KEY, b"", TAG, "0a-1")
     await objects.delete(KEY, TAG)
     await objects.list_page(KEY, 1, None)
     assert [asked.headers["accept-encoding"] for asked in server.requests] == ["identity"] * 3
 
 
-class Overheard(HttpPool):
-    """Connections to nowhere."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.urls: list[str] = []
-
-    @override
-    async def exchange(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"", most: int = BODY_LIMIT
-    ) -> HttpReply:
-        self.urls.append(url)
-        return HttpReply(200, {"x-goog-generation": TAG}, b'{"generation": "1"}')
+def pool() -> ScriptedPool:
+    return ScriptedPool(lambda *_: HttpReply(200, {"x-goog-generation": TAG}, b'{"generation": "1"}'))
 
 
 async def test_without_an_endpoint_it_is_googles_whatever_the_environment_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")
-    pool = Overheard()
-    objects = GcsClient(GcsOptions(identity=None), pool)
+    nowhere = pool()
+    objects = GcsClient(GcsOptions(identity=None), nowhere)
     await objects.get(KEY, 10)
     await objects.put(KEY, b"", None, "0a-1")
     await objects.delete(KEY, TAG)
-    assert {url.split("/", 3)[2] for url in pool.urls} == {"storage.googleapis.com"}
-    assert {url.split(":")[0] for url in pool.urls} == {"https"}
+    assert {url.split("/", 3)[2] for url in nowhere.urls} == {"storage.googleapis.com"}
+    assert {url.split(":")[0] for url in nowhere.urls} == {"https"}
 
 
 async def test_an_endpoint_may_end_in_a_slash() -> None:
-    pool = Overheard()
-    await GcsClient(GcsOptions(identity=None, endpoint="http://fake:4443/"), pool).get(KEY, 10)
-    assert pool.urls == ["http://fake:4443/lake/sales%2Fmetadata%2F_sfn%2Forders.ver"]
+    nowhere = pool()
+    await GcsClient(GcsOptions(identity=None, endpoint="http://fake:4443/"), nowhere).get(KEY, 10)
+    assert nowhere.urls == ["http://fake:4443/lake/sales%2Fmetadata%2F_sfn%2Forders.ver"]
 
 
 def test_a_token_is_shown_nowhere() -> None:

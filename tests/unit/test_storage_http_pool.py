@@ -14,7 +14,7 @@ from sfn.aws_auth import AwsIdentity, AwsKeys
 from sfn.storage import ErrorKind, RequestFailed
 from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply
 from sfn.storage.s3 import BucketEndpoints, S3Client, S3Options
-from tests.unit.rest_server import served
+from tests.support.rest_catalog import served
 
 TEXT = b'{"state": "current"}' * 50
 BOMB = gzip.compress(bytes(64 * 2**20))

@@ -20,8 +20,8 @@ from sfn.sfnfile.naming import depth_below_table
 from sfn.storage.atomic_files import LOCK_NAME
 from sfn.storage.local import BlockingLocalStore
 from tests.promises.processes import names_in
-from tests.unit.directory import Directory
-from tests.unit.real_table import real_table
+from tests.support.real_table import real_table
+from tests.support.table_directory import Directory
 
 HINT, DOCUMENT, ALONGSIDE = "metadata/version-hint.text", "metadata/_sfn/n_a_main.ver", "_sfn/n_a_main.ver"
 SOME = StoredObject(b"1", "0" * 64)

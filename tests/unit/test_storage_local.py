@@ -29,9 +29,6 @@ from sfn.storage.atomic_files import (
 from sfn.storage.local import PROPAGATION_SECONDS, BlockingLocalStore, LocalStore
 from tests.promises.processes import NOBODY, Step, names_in, refused, told, touch_as_nobody, write_within
 
-# ── Paths, permissions and limits
-
-
 SOME = StoredObject(b"1", "0" * 64)
 
 
@@ -263,9 +260,6 @@ def test_a_file_that_is_longer_than_it_says_is_read_whole() -> None:
     assert read_content(os.open(version, READ_FLAGS)) == version.read_bytes()
 
 
-# ── Forbidden paths
-
-
 TABLE, STORE, UNCLEAR = (
     ("Forbidden", ErrorScope.TABLE),
     ("Transient", ErrorScope.STORE),
@@ -425,9 +419,6 @@ def trouble_of(step: Step, number: int, call: Callable[[], object]) -> ExternalE
     with pytest.raises(ExternalError) as trouble:
         refused(step, number, call)
     return trouble.value
-
-
-# ── Errors of the operating system
 
 
 SYNC = Step("fsync")

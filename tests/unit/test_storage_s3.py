@@ -1,22 +1,19 @@
-"""Errors and entity tags of the S3 store."""
+"""The S3 store: errors, entity tags, and where a bucket is."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
-from typing_extensions import override
 
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Forbidden, OutcomeUnknown, Transient
 from sfn.storage import Deleted, ErrorKind, FetchedObject, PreconditionFailed, RequestFailed, s3
-from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply, RemoteStore, StoreService
-from sfn.storage.s3 import IMPOSSIBLE_ETAG, BucketEndpoints, S3Client, S3Options
+from sfn.storage.object_store import HttpReply, RemoteStore, StoreService
+from sfn.storage.s3 import IMPOSSIBLE_ETAG, BucketEndpoints, EndpointOptions, S3Client, S3Options
+from tests.support.object_store import SIGN_IN_PAGE, ScriptedPool, refusal
 
-# ── Errors of S3
-
-
-HTML = b"<!doctype html><title>Sign in</title>"
 CODES: dict[tuple[int, str], tuple[ErrorKind, str]] = {
     (404, "NoSuchKey"): (ErrorKind.MISSING, ""),
     (404, "NoSuchBucket"): (ErrorKind.NO_BUCKET, ""),
@@ -118,7 +115,7 @@ def test_a_service_of_which_too_much_is_asked_may_say_so_with_any_status(status:
 
 
 @pytest.mark.parametrize("status", WORDLESS)
-@pytest.mark.parametrize("body", [b"", HTML, b"<html/>", b"<Error/>", b'{"error": 5}'])
+@pytest.mark.parametrize("body", [b"", SIGN_IN_PAGE, b"<html/>", b"<Error/>", b'{"error": 5}'])
 def test_what_is_no_error_of_s3_counts_by_its_status(status: int, body: bytes) -> None:
     refused = s3.failure_of(HttpReply(status, {}, body))
     assert refused.kind is WORDLESS[status]
@@ -130,36 +127,24 @@ def test_the_service_says_how_long_to_wait() -> None:
     assert s3.failure_of(error(503, "SlowDown", **{"Retry-After": "Sat, 21 Nov 2026 12:01:30 GMT"})).retry_after is None
 
 
-# ── Entity tags
-
-
 KEY = "s3://lake/sales/metadata/_sfn/orders.ver"
 TAG = '"d41d8cd98f00b204e9800998ecf8427e"'
 BOOK = BucketEndpoints()
 TAGLESS: list[Mapping[str, str]] = [{}, {"ETag": ""}, {"ETag": "*"}]
 
 
-class Overheard(HttpPool):
+class Overheard(ScriptedPool):
     """Connections to nowhere.
 
     Attributes:
-            replies: what each method is answered with.
+        replies: what each method is answered with.
         listing: what a listing is answered with.
-        asked: methods and what they were asked with.
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(lambda method, url: self.listing if "list-type" in url else self.replies[method])
         self.replies: dict[str, HttpReply] = {}
         self.listing = HttpReply(500, {}, b"")
-        self.asked: list[tuple[str, Mapping[str, str]]] = []
-
-    @override
-    async def exchange(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"", most: int = BODY_LIMIT
-    ) -> HttpReply:
-        self.asked.append((method, headers))
-        return self.listing if "list-type" in url else self.replies[method]
 
 
 @pytest.fixture
@@ -178,12 +163,6 @@ def store(objects: S3Client) -> RemoteStore:
     return RemoteStore(objects, StoreService(IMPOSSIBLE_ETAG, seconds=lambda: 0.0))
 
 
-async def refusal(verb: Awaitable[object]) -> RequestFailed:
-    with pytest.raises(RequestFailed) as refused:
-        await verb
-    return refused.value
-
-
 async def test_an_object_is_had_with_its_tag_and_its_mark(pool: Overheard, objects: S3Client) -> None:
     pool.replies["GET"] = HttpReply(200, {"ETag": TAG, "x-amz-meta-sfn-write": "0a-1"}, b"{}")
     assert await objects.get(KEY, 100) == FetchedObject(b"{}", TAG, "0a-1")
@@ -194,13 +173,13 @@ async def test_every_tag_is_taken_and_asked_for_as_it_is(pool: Overheard, object
     pool.replies |= {"PUT": HttpReply(200, {"ETag": tag}, b""), "DELETE": HttpReply(204, {}, b"")}
     assert await objects.put(KEY, b"{}", tag, "0a-1") == tag
     await objects.delete(KEY, tag)
-    assert [(method, headers["if-match"]) for method, headers in pool.asked] == [("PUT", tag), ("DELETE", tag)]
+    assert [(method, headers["if-match"]) for method, _, headers in pool.asked] == [("PUT", tag), ("DELETE", tag)]
 
 
 async def test_a_creation_has_the_condition_that_nothing_is_there(pool: Overheard, objects: S3Client) -> None:
     pool.replies["PUT"] = HttpReply(200, {"ETag": TAG}, b"")
     assert await objects.put(KEY, b"{}", None, "0a-1") == TAG
-    [(_, headers)] = pool.asked
+    [(_, _, headers)] = pool.asked
     assert headers["if-none-match"] == "*"
     assert "if-match" not in headers
 
@@ -247,33 +226,16 @@ async def test_what_was_remembered_without_a_tag_is_stale(pool: Overheard, store
     assert await store.delete(KEY, StoredObject(b"1", tag)) == PreconditionFailed()
     pool.replies["GET"] = HttpReply(404, {}, b"<Error><Code>NoSuchKey</Code></Error>")
     assert await store.delete(KEY, StoredObject(b"1", tag)) == Deleted()
-    assert {method for method, _ in pool.asked} == {"GET"}
+    assert {method for method, _, _ in pool.asked} == {"GET"}
 
 
 LISTED = "<ListBucketResult><IsTruncated>{more}</IsTruncated>{names}</ListBucketResult>"
 
 
-class Regional(HttpPool):
-    """Connections to Amazon, where one bucket is in one region.
-
-    Args:
-        answer: how the other regions answer.
-
-    Attributes:
-        urls: that were asked.
-    """
-
-    def __init__(self, answer: HttpReply) -> None:
-        super().__init__()
-        self.urls: list[str] = []
-        self._answer = answer
-
-    @override
-    async def exchange(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"", most: int = BODY_LIMIT
-    ) -> HttpReply:
-        self.urls.append(url)
-        return HttpReply(200, {"ETag": TAG}, b"{}") if "af-south-1" in url else self._answer
+def regional(answer: HttpReply) -> ScriptedPool:
+    """Connections to Amazon, where one bucket is in one region; the other regions give an answer."""
+    found = HttpReply(200, {"ETag": TAG}, b"{}")
+    return ScriptedPool(lambda _, url: found if "af-south-1" in url else answer)
 
 
 def elsewhere(status: int, code: str, *, region: str = "", header: str = "") -> HttpReply:
@@ -292,7 +254,7 @@ def elsewhere(status: int, code: str, *, region: str = "", header: str = "") -> 
     ],
 )
 async def test_a_bucket_of_another_region_is_asked_there(answer: HttpReply) -> None:
-    pool = Regional(answer)
+    pool = regional(answer)
     objects = S3Client(S3Options(identity=None, region="us-west-2"), pool, BOOK)
     assert (await objects.get(KEY, 100)).etag == TAG
     assert (await objects.get(KEY, 100)).etag == TAG
@@ -313,7 +275,7 @@ async def test_a_bucket_of_another_region_is_asked_there(answer: HttpReply) -> N
 async def test_a_redirect_that_leads_nowhere_names_the_region_and_the_remedy(
     answer: HttpReply, found: str, remedy: str
 ) -> None:
-    pool = Regional(answer)
+    pool = regional(answer)
     objects = S3Client(S3Options(identity=None, region="us-west-2"), pool, BOOK)
     refused = await refusal(objects.get(KEY, 100))
     assert refused.kind is ErrorKind.NO_BUCKET
@@ -340,7 +302,7 @@ async def test_an_error_is_one_whatever_its_status(pool: Overheard, objects: S3C
 async def test_a_file_of_the_proof_is_deleted_without_a_condition(pool: Overheard, store: RemoteStore) -> None:
     pool.replies["DELETE"] = HttpReply(204, {}, b"")
     await store.discard(KEY)
-    [(_, headers)] = pool.asked
+    [(_, _, headers)] = pool.asked
     assert "if-match" not in headers
 
 
@@ -360,3 +322,94 @@ async def test_a_listing_that_breaks_off_is_told_from_a_whole_one(
 ) -> None:
     pool.listing = HttpReply(200, {}, LISTED.format(more=more, names="").encode())
     assert (await objects.list_page("s3://lake/sales/", 10, None)).next == following
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of AWS's shared files, which are empty."""
+    for name, variable in (("config", "AWS_CONFIG_FILE"), ("credentials", "AWS_SHARED_CREDENTIALS_FILE")):
+        (tmp_path / name).write_text("")
+        monkeypatch.setenv(variable, str(tmp_path / name))
+    return tmp_path
+
+
+async def test_a_profile_that_is_not_there_is_named_and_looked_for_again(files: Path) -> None:
+    book, place = BucketEndpoints(), EndpointOptions(endpoint=None, region=None, path_style=None, profile="lake")
+    with pytest.raises(RequestFailed, match=r"profile lake without them .*could not be found") as refused:
+        await book.addresses_for(place)
+    assert refused.value.kind is ErrorKind.NO_ENDPOINT
+    (files / "config").write_text("[profile lake]\nregion = eu-west-1\n")
+    assert (await book.addresses_for(place)).region == "eu-west-1"
+
+
+@pytest.mark.usefixtures("files")
+async def test_so_is_one_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "lake")
+    with pytest.raises(RequestFailed, match=r"AWS's own configuration .*\(lake\)") as refused:
+        await BucketEndpoints().addresses_for(
+            EndpointOptions(endpoint="http://127.0.0.1:1", region="us-east-1", path_style=True, profile=None)
+        )
+    assert "AWS_PROFILE" in refused.value.remedy
+
+
+REGIONS = [
+    "eu-central-1",
+    "eu-north-1",
+    "us-west-2",
+    "af-south-1",
+    "me-south-1",
+    "ap-east-1",
+    "eu-south-1",
+    "ca-west-1",
+]
+
+
+async def url_of(bucket: str, region: str | None = "eu-central-1", endpoint: str | None = None) -> str:
+    place = EndpointOptions(endpoint=endpoint, region=region, path_style=None, profile=None)
+    return (await BucketEndpoints().addresses_for(place)).bucket_url(bucket)
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("region", REGIONS)
+async def test_a_bucket_of_amazon_is_at_its_regions_address(region: str) -> None:
+    """The global one refuses the regions that came after March 2019, and redirects while a bucket is new."""
+    assert await url_of("lake", region) == f"https://lake.s3.{region}.amazonaws.com/"
+
+
+@pytest.mark.parametrize(
+    ("bucket", "region", "url"),
+    [
+        ("lake", "cn-north-1", "https://lake.s3.cn-north-1.amazonaws.com.cn/"),
+        ("lake", "us-gov-west-1", "https://lake.s3.us-gov-west-1.amazonaws.com/"),
+        ("my.dotted.lake", "eu-central-1", "https://s3.eu-central-1.amazonaws.com/my.dotted.lake/"),
+        ("ap-abcdefghijk-s3alias", "eu-north-1", "https://ap-abcdefghijk-s3alias.s3.eu-north-1.amazonaws.com/"),
+        (
+            "arn:aws:s3:eu-north-1:123456789012:accesspoint:lake",
+            "eu-north-1",
+            "https://lake-123456789012.s3-accesspoint.eu-north-1.amazonaws.com/",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("files")
+async def test_partitions_and_access_points_have_their_own_addresses(bucket: str, region: str, url: str) -> None:
+    assert await url_of(bucket, region) == url
+
+
+@pytest.mark.parametrize(
+    ("variable", "url"),
+    [
+        ("AWS_USE_DUALSTACK_ENDPOINT", "https://lake.s3.dualstack.us-west-2.amazonaws.com/"),
+        ("AWS_USE_FIPS_ENDPOINT", "https://lake.s3-fips.us-west-2.amazonaws.com/"),
+    ],
+)
+@pytest.mark.usefixtures("files")
+async def test_amazons_own_settings_choose_the_address(
+    variable: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "true")
+    assert await url_of("lake", "us-west-2") == url
+
+
+@pytest.mark.usefixtures("files")
+async def test_another_service_is_where_the_settings_say() -> None:
+    assert await url_of("lake", endpoint="https://minio.example:9000") == "https://minio.example:9000/lake/"

@@ -16,9 +16,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from sfn.telemetry.logs import LOG_INTERVAL, LogThrottle, RejectionLog, configure_logging
-from tests.unit.logs import TALKATIVE, as_before
-
-# ── Throttled records
+from tests.support.logs import TALKATIVE, as_before
 
 
 def test_a_status_is_told_once_a_second_with_how_many_were_left_out() -> None:
@@ -48,9 +46,6 @@ def test_no_status_hides_another() -> None:
         ("events", 405),
         ("events", 415),
     ]
-
-
-# ── Set-up and secrets
 
 
 @pytest.fixture(autouse=True)

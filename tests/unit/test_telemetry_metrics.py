@@ -17,8 +17,8 @@ from sfn.inbox.statistics import STAT_STATES, MissingTableStats, QueueStats
 from sfn.telemetry import scrape
 from sfn.telemetry.metrics import REASONS, UNDECODABLE, Metrics
 from sfn.worker.capacity import CircuitBreakerState
-from tests.promises.inboxes import HandClock
-from tests.unit.scraping import Standing, overdue, read
+from tests.support.clock import HandClock
+from tests.support.metrics_page import Standing, overdue, read
 
 EXPOSED = {
     "process_cpu_seconds_total": (),

@@ -19,8 +19,8 @@ from sfn.inbox.statistics import QueueStats
 from sfn.telemetry.metrics import Metrics
 from sfn.telemetry.scrape import Scrape, ScrapeSources, negotiate_format
 from sfn.worker.capacity import CircuitBreakerState
-from tests.promises.inboxes import HandClock
-from tests.unit.scraping import BOUNDS, Standing, overdue, read
+from tests.support.clock import HandClock
+from tests.support.metrics_page import BOUNDS, Standing, overdue, read
 
 OPENMETRICS = "application/openmetrics-text"
 TROUBLE = [

@@ -1,12 +1,13 @@
-"""The worker: errors, stops and wake-ups."""
+"""The worker: errors, stops, and what an exception that no adapter foresaw means."""
 
 from __future__ import annotations
 
 import errno
+import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 import anyio
 import pytest
@@ -34,22 +35,27 @@ from sfn.domain.jobs import (
 from sfn.errors import ErrorScope, ForbiddenForTable, Permanent, Transient, UnaddressableTable
 from sfn.inbox import ClaimResult
 from sfn.inbox.admin import InboxErrorLog
-from sfn.inbox.memory import MemoryInbox
-from sfn.inbox.model import DeadLetterFilter, NewDeadLetter
-from sfn.inbox.model import InboxConfig as InboxTerms
+from sfn.inbox.model import DeadLetterFilter
 from sfn.publish.policy import TableFilter
-from sfn.storage import PreconditionFailed, PrefixRouter
+from sfn.storage import PreconditionFailed
 from sfn.storage.memory import MemoryStore
 from sfn.storage.object_store import ERROR_BY_REACH, PROPAGATION_SECONDS, PermissionTracker
 from sfn.worker import worker
-from sfn.worker.capacity import FIRST_PAUSE, MAX_PAUSE
-from sfn.worker.catalog_sources import ConnectedCatalog
+from sfn.worker.capacity import MAX_PAUSE
 from sfn.worker.retry import MAX_RETRY_AFTER, RetryPolicy
-from sfn.worker.worker import MAX_UNEXPECTED_ERRORS, Leases, Worker, WorkerInbox, WorkerOptions
-from tests.promises.inboxes import PLENTY, HandClock
-from tests.unit.working import REFRESH, TABLE, Desk, WatchedInbox
+from sfn.worker.worker import (
+    MAX_UNEXPECTED_ERRORS,
+    Leases,
+    UnexpectedErrorKind,
+    WorkerOptions,
+    classify_error,
+)
+from tests.promises.inboxes import PLENTY
+from tests.support.clock import HandClock
+from tests.support.working import REFRESH, TABLE, Desk, WatchedInbox
 
-# ── Inbox errors in the log
+SHORTAGES = [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOBUFS, errno.EUSERS, errno.ENOLCK]
+OTHERS = sorted(set(errno.errorcode) - set(SHORTAGES) - {errno.EWOULDBLOCK})
 
 
 class FailingInbox(WatchedInbox):
@@ -167,9 +173,6 @@ async def test_leases_that_could_not_be_renewed_are_tried_again_at_once(
         assert told(records) == [BEGINS, ENDS]
 
 
-# ── Stops
-
-
 DRAIN = timedelta(seconds=0.2)
 
 
@@ -282,9 +285,6 @@ async def test_what_was_lost_before_the_stop_came_is_looked_at_again() -> None:
         assert await stage.inbox.settle(other, Done(now + timedelta(hours=1)), now)
     assert len(stage.desk.book.lost) == 1
     assert [hint.sender for hint in stage.inbox.taken] == ["", "lease-lost"]
-
-
-# ── Errors
 
 
 WISHES = [1e9, 1e300, float("inf"), float("nan"), -1e300]
@@ -684,116 +684,66 @@ async def test_who_never_asked_a_store_tells_nothing_of_it() -> None:
     assert made.inbox.slots.available_in(LIVE) == 2
 
 
-# ── Wake-ups
+def caused(error: Exception, cause: Exception) -> Exception:
+    """An error that was raised from another one."""
+    error.__cause__ = cause
+    return error
 
 
-TABLES = [TableIdentifier("prod", (), name) for name in "abc"]
-OUTAGE = 12
-"""Questions that a catalog leaves unanswered."""
-_SLEEP = 0.003
-"""Seconds that a sleep takes which nothing interrupts, however long it was meant to be."""
+def met(error: Exception, context: Exception, *, suppressed: bool = False) -> Exception:
+    """An error that was raised while another one was handled."""
+    error.__context__, error.__suppress_context__ = context, suppressed
+    return error
 
 
-@dataclass(slots=True)
-class ManualClock:
-    """Moves when it is told."""
-
-    at: datetime = datetime(2026, 8, 21, 12, tzinfo=UTC)
-
-    def now(self) -> datetime:
-        return self.at
-
-    def random(self) -> float:
-        return 0.5
+def circle() -> Exception:
+    """Two errors that caused each other."""
+    one, other = ValueError("one"), KeyError("other")
+    one.__cause__, other.__cause__ = other, one
+    return one
 
 
-@dataclass(slots=True)
-class Outage:
-    """A catalog that cannot be reached at first; then it turns out that it is not configured."""
-
-    left: int = OUTAGE
-
-    async def get(self, catalog: str) -> ConnectedCatalog | None:
-        await anyio.lowlevel.checkpoint()
-        if self.left:
-            self.left -= 1
-            raise Transient(catalog, scope=ErrorScope.CATALOG, expected="an answer", found="none")
-        return None
-
-    def is_retired(self, catalog: str) -> bool:
-        return False
+@pytest.mark.parametrize("number", SHORTAGES, ids=errno.errorcode.get)
+def test_too_few_resources_are_a_shortage_wherever_a_library_hides_them(number: int) -> None:
+    error = OSError(number, "short")
+    assert classify_error(error) is UnexpectedErrorKind.SHORTAGE
+    assert classify_error(caused(ImportError("no module"), error)) is UnexpectedErrorKind.SHORTAGE
+    assert classify_error(met(KeyError("x"), error)) is UnexpectedErrorKind.SHORTAGE
+    assert classify_error(ExceptionGroup("two", [ValueError("x"), error])) is UnexpectedErrorKind.SHORTAGE
 
 
-class Journal:
-    """What came of the tables in the end."""
-
-    def __init__(self) -> None:
-        self.done: set[object] = set()
-
-    def on_settled(self, claim: LeasedJob, outcome: Outcome, seconds: float) -> None:
-        if isinstance(outcome, Done):
-            self.done.add(claim.subject)
-
-    def on_lease_lost(self, claim: LeasedJob) -> None: ...
-
-    def on_leases_expired(self, leases: int) -> None: ...
-
-    def on_poisoned(self, letter: NewDeadLetter) -> None: ...
-
-    def on_unexpected_error(self, claim: LeasedJob, error: Exception) -> None:
-        raise AssertionError from error
+@pytest.mark.parametrize("number", OTHERS, ids=errno.errorcode.get)
+def test_every_other_error_of_the_system_may_pass(number: int) -> None:
+    assert classify_error(OSError(number, "no")) is UnexpectedErrorKind.TRANSIENT
+    assert classify_error(caused(ValueError("x"), OSError(number, "no"))) is UnexpectedErrorKind.TRANSIENT
 
 
-class SlowInbox(MemoryInbox):
-    """Its claims take time, and nothing else does but sleep."""
-
-    def __init__(self, clock: ManualClock, claims_take: timedelta) -> None:
-        super().__init__(InboxTerms(), clock)
-        self._hands, self._claims_take = clock, claims_take
-
-    @override
-    async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
-        claimed = await super().claim(capacity, running)
-        await anyio.lowlevel.checkpoint()
-        self._hands.at += self._claims_take
-        return claimed
-
-    @override
-    async def wait(self, until: datetime | None) -> None:
-        with anyio.move_on_after(None if until is None else _SLEEP) as sleep:
-            await super().wait(None)
-        if sleep.cancelled_caught and until is not None:
-            self._hands.at = max(self._hands.at, until)
-
-    @override
-    async def settle(self, claim: LeasedJob, outcome: Outcome, now: datetime) -> bool:
-        kept = await super().settle(claim, outcome, now)
-        # Whoever waits for the bell gets its turns before this one is back.
-        for _ in range(10):
-            await anyio.lowlevel.checkpoint()
-        return kept
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (MemoryError(), UnexpectedErrorKind.SHORTAGE),
+        (RuntimeError("can't start new thread"), UnexpectedErrorKind.SHORTAGE),
+        (caused(ValueError("x"), MemoryError()), UnexpectedErrorKind.SHORTAGE),
+        (socket.gaierror(socket.EAI_AGAIN, "try again"), UnexpectedErrorKind.TRANSIENT),
+        (TimeoutError(), UnexpectedErrorKind.TRANSIENT),
+        (ConnectionResetError(), UnexpectedErrorKind.TRANSIENT),
+        (InterruptedError(), UnexpectedErrorKind.TRANSIENT),
+        (OSError("without a number"), UnexpectedErrorKind.TRANSIENT),
+        (RuntimeError("another one"), UnexpectedErrorKind.DEFECT),
+        (RuntimeError(), UnexpectedErrorKind.DEFECT),
+        (KeyError("x"), UnexpectedErrorKind.DEFECT),
+        (ImportError("no module"), UnexpectedErrorKind.DEFECT),
+        (met(KeyError("x"), FileNotFoundError()), UnexpectedErrorKind.DEFECT),
+        (met(KeyError("x"), OSError(errno.EMFILE, "short"), suppressed=True), UnexpectedErrorKind.DEFECT),
+        (circle(), UnexpectedErrorKind.DEFECT),
+    ],
+)
+def test_each_exception_has_one_meaning(error: Exception, kind: UnexpectedErrorKind) -> None:
+    assert classify_error(error) is kind
 
 
-@pytest.mark.parametrize("concurrency", [1, 2, 8])
-@pytest.mark.parametrize("share", [0, 0.1, 0.3, 0.6, 1.1, 2.3])
-async def test_after_an_outage_every_row_is_looked_at(share: float, concurrency: int) -> None:
-    clock, journal = ManualClock(), Journal()
-    inbox = SlowInbox(clock, FIRST_PAUSE * share)
-    worker = Worker(
-        WorkerInbox(inbox, inbox, inbox, inbox),
-        Outage(),
-        PrefixRouter({}),
-        clock=clock,
-        chance=clock,
-        sink=journal,
-        options=WorkerOptions(concurrency=concurrency),
-    )
-    await inbox.put([Notification(table) for table in TABLES])
-    stop = anyio.Event()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(worker.run, stop)
-        with anyio.move_on_after(30):
-            while journal.done != set(TABLES):  # noqa: ASYNC110 - the journal has no event for it
-                await anyio.sleep(0.001)
-        stop.set()
-    assert journal.done == set(TABLES)
+def test_an_endless_chain_ends() -> None:
+    error: Exception = ValueError(0)
+    for number in range(1000):
+        error = caused(ValueError(number), error)
+    assert classify_error(error) is UnexpectedErrorKind.DEFECT

@@ -1,23 +1,38 @@
-"""Capacity, circuit breakers and retries."""
+"""Capacity, circuit breakers, retries, and the wake-ups after an outage."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+import anyio
 import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
+from typing_extensions import override
 
+from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
-from sfn.domain.jobs import ConcurrencyGroup, Priority
+from sfn.domain.jobs import (
+    Capacity,
+    ConcurrencyGroup,
+    Done,
+    LeasedJob,
+    Outcome,
+    Priority,
+)
 from sfn.errors import ErrorScope, Transient
+from sfn.inbox import ClaimResult
+from sfn.inbox.memory import MemoryInbox
+from sfn.inbox.model import InboxConfig as InboxTerms
+from sfn.storage import PrefixRouter
 from sfn.worker.capacity import FIRST_PAUSE, MAX_PAUSE, CapacityTracker, CircuitBreakers
+from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.retry import MAX_RETRY_AFTER, RetryPolicy, bounded_retry_after
-from tests.promises.inboxes import HandClock
-
-# ── Capacity during an outage
-
+from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
+from tests.support.clock import EvenChance, HandClock
+from tests.support.working import Book
 
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -25,6 +40,12 @@ LANE = ConcurrencyGroup("prod", "s3://lake", Priority.LIVE)
 MANY = 32
 OF_TWO = MANY - MANY // 4
 """What one of two catalogs may take."""
+
+TABLES = [TableIdentifier("prod", (), name) for name in "abc"]
+OUTAGE = 12
+"""Questions that a catalog leaves unanswered."""
+_SLEEP = 0.003
+"""Seconds that a sleep takes which nothing interrupts, however long it was meant to be."""
 
 
 def lanes(*seen: ConcurrencyGroup) -> CapacityTracker:
@@ -222,9 +243,6 @@ def test_a_shortage_of_the_process_holds_up_every_lane() -> None:
     assert free(made, at=at) == 2
 
 
-# ── Log of outages
-
-
 TABLE = TableIdentifier("prod", ("sales",), "orders")
 FILE_LANE = ConcurrencyGroup("prod", "file:///lake", Priority.LIVE)
 
@@ -323,9 +341,6 @@ def test_a_shortage_is_one_tables_own_where_others_were_served_since_its_last() 
     assert away.outages.narrow_shortage(TABLE, shortage).scope is ErrorScope.TABLE
 
 
-# ── Retries
-
-
 @pytest.mark.parametrize(
     ("wish", "seconds"),
     [
@@ -382,3 +397,92 @@ def test_without_a_budget_left_there_is_no_next_attempt() -> None:
     assert policy.next_attempt(2, NOW, NOW, jitter=0) == NOW + timedelta(seconds=1)
     assert policy.next_attempt(3, NOW, NOW, jitter=0) is None
     assert policy.next_attempt(1, NOW - timedelta(hours=1), NOW, jitter=0) is None
+
+
+@dataclass(slots=True)
+class Outage:
+    """A catalog that cannot be reached at first; then it turns out that it is not configured."""
+
+    left: int = OUTAGE
+
+    async def get(self, catalog: str) -> ConnectedCatalog | None:
+        await anyio.lowlevel.checkpoint()
+        if self.left:
+            self.left -= 1
+            raise Transient(catalog, scope=ErrorScope.CATALOG, expected="an answer", found="none")
+        return None
+
+    def is_retired(self, catalog: str) -> bool:
+        return False
+
+
+class Journal(Book):
+    """What came of the tables in the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: set[object] = set()
+
+    @override
+    def on_settled(self, claim: LeasedJob, outcome: Outcome, seconds: float) -> None:
+        if isinstance(outcome, Done):
+            self.done.add(claim.subject)
+
+    @override
+    def on_unexpected_error(self, claim: LeasedJob, error: Exception) -> None:
+        raise AssertionError from error
+
+
+class SlowInbox(MemoryInbox):
+    """Its claims take time, and nothing else does but sleep."""
+
+    def __init__(self, clock: HandClock, claims_take: timedelta) -> None:
+        super().__init__(InboxTerms(), clock)
+        self._hands, self._claims_take = clock, claims_take
+
+    @override
+    async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
+        claimed = await super().claim(capacity, running)
+        await anyio.lowlevel.checkpoint()
+        self._hands.at += self._claims_take
+        return claimed
+
+    @override
+    async def wait(self, until: datetime | None) -> None:
+        with anyio.move_on_after(None if until is None else _SLEEP) as sleep:
+            await super().wait(None)
+        if sleep.cancelled_caught and until is not None:
+            self._hands.at = max(self._hands.at, until)
+
+    @override
+    async def settle(self, claim: LeasedJob, outcome: Outcome, now: datetime) -> bool:
+        kept = await super().settle(claim, outcome, now)
+        # Whoever waits for the bell gets its turns before this one is back.
+        for _ in range(10):
+            await anyio.lowlevel.checkpoint()
+        return kept
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 8])
+@pytest.mark.parametrize("share", [0, 0.1, 0.3, 0.6, 1.1, 2.3])
+async def test_after_an_outage_every_row_is_looked_at(share: float, concurrency: int) -> None:
+    clock, journal = HandClock(), Journal()
+    inbox = SlowInbox(clock, FIRST_PAUSE * share)
+    worker = Worker(
+        WorkerInbox(inbox, inbox, inbox, inbox),
+        Outage(),
+        PrefixRouter({}),
+        clock=clock,
+        chance=EvenChance(),
+        sink=journal,
+        options=WorkerOptions(concurrency=concurrency),
+    )
+    await inbox.put([Notification(table) for table in TABLES])
+    stop = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(worker.run, stop)
+        with anyio.move_on_after(30):
+            while journal.done != set(TABLES):  # noqa: ASYNC110 - the journal has no event for it
+                await anyio.sleep(0.001)
+        stop.set()
+    assert journal.done == set(TABLES)

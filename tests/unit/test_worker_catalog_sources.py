@@ -27,11 +27,8 @@ from sfn.publish.policy import Policy
 from sfn.storage import ObjectStore, PrefixRouter
 from sfn.storage.memory import MemoryStore
 from sfn.worker.catalog_sources import ConnectedCatalog, VendedStores
-from tests.promises.inboxes import HandClock
-from tests.unit.working import REFRESH, Desk
-
-# ── Vended credentials
-
+from tests.support.clock import HandClock
+from tests.support.working import REFRESH, Desk
 
 TABLE = TableIdentifier("prod", ("sales",), "orders")
 RENAMED = TableIdentifier("prod", ("sales",), "sold")
@@ -261,9 +258,6 @@ async def test_nothing_of_a_grant_shows(vended: VendedStores, shop: Shop, clock:
     assert "first" not in repr([vars(vended), shop.vends])
 
 
-# ── Catalogs that are not configured any more
-
-
 LATER = timedelta(days=30)
 
 
@@ -344,9 +338,6 @@ async def test_so_is_the_catalogs_own_row() -> None:
     assert outcome.forget
     desk.clock.turn(LATER.total_seconds())
     assert await desk.work() == []
-
-
-# ── Catalogs without a listing
 
 
 PROD = CatalogName("prod")

@@ -22,7 +22,7 @@ from sfn.sfnfile.document import DocumentState
 from sfn.sfnfile.naming import UUID
 from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.compare import DryRunResult, DryRunSweep, decide_with_queries
-from tests.unit.publishing import AT, A, B, CountingCatalog, CountingStore, Line, key_of, named
+from tests.support.publishing import AT, A, B, CountingCatalog, CountingStore, Line, key_of, named
 
 
 class Torn(CountingStore):

@@ -35,12 +35,10 @@ from sfn.inbox.model import poison_letter
 from sfn.telemetry.scrape import LabelNames, Scrape, ScrapeSources
 from sfn.worker.outcome_log import OutcomeLog, OutcomeMetrics
 from sfn.worker.worker import MAX_UNEXPECTED_ERRORS
-from tests.promises.inboxes import PLENTY, TERMS, HandClock
-from tests.unit.scraping import Page, read
-from tests.unit.working import TABLE, Desk, WatchedInbox
-
-# ── Log records
-
+from tests.promises.inboxes import PLENTY, TERMS
+from tests.support.clock import HandClock
+from tests.support.metrics_page import Page, read
+from tests.support.working import TABLE, Desk, WatchedInbox
 
 NOON = datetime(2026, 8, 21, 12, tzinfo=UTC)
 DID = PublishResult(written_keys=("file:///b", "file:///a"))
@@ -132,9 +130,6 @@ def test_poison_is_a_record_like_any_outcome() -> None:
     assert record.keys() == FIELDS | {"log_level", "exc_info"}
     assert (record["event"], record["log_level"], record["attempt"]) == ("settled", "error", 7)
     assert (record["outcome"], record["reason"], record["table"]) == ("dead", "poison", "sales.eu.orders")
-
-
-# ── Metrics
 
 
 PROD = CatalogName("prod")

@@ -42,11 +42,8 @@ from sfn.worker.sweep import (
     SweepRunner,
 )
 from sfn.worker.worker import WorkerOptions
-from tests.promises.inboxes import HandClock
-from tests.unit.sweeping import POLICY, World, trouble
-from tests.unit.working import TABLE, Desk, WatchedInbox
-
-# ── Results
+from tests.support.clock import HandClock
+from tests.support.working import POLICY, TABLE, Desk, WatchedInbox, World, trouble
 
 
 @pytest.fixture
@@ -330,9 +327,6 @@ async def test_while_a_sweep_runs_the_report_of_the_one_before_is_kept(world: Wo
     assert [report.previous for report in reports] == [None] * 3
 
 
-# ── Log records
-
-
 def of(event: str, records: Sequence[EventDict]) -> list[EventDict]:
     return [record for record in records if record["event"] == event]
 
@@ -391,9 +385,6 @@ async def test_a_sweep_that_ends_in_trouble_tells_no_numbers(world: World) -> No
     with capture_logs() as records, pytest.raises(Transient):
         await world.swept()
     assert records == []
-
-
-# ── Stops during a sweep
 
 
 CATALOG = CatalogName("prod")
@@ -523,9 +514,6 @@ async def test_a_sweep_that_is_claimed_while_the_stop_comes_ends_too(stage: Stag
     assert [type(outcome) for outcome in stage.desk.book.outcomes] == [Returned]
 
 
-# ── Errors during a sweep
-
-
 MANY = BATCH_SIZE + 4 * CONCURRENT_LOADS
 
 
@@ -572,9 +560,6 @@ async def test_what_ends_the_process_is_told_before_any_trouble(world: World) ->
     world.catalog.fails_after, world.catalog.fails_with = BATCH_SIZE, trouble()
     with pytest.raises(FatalError):
         await world.swept()
-
-
-# ── Tables outside a sweep
 
 
 def warnings(records: Sequence[EventDict]) -> list[EventDict]:

@@ -30,8 +30,9 @@ from sfn.sfnfile import version_hint
 from sfn.storage import PrefixRouter
 from sfn.storage.local import LocalStore
 from tests.integration.readers.readers import Rows, by_clickhouse, by_duckdb, by_python
-from tests.promises.inboxes import TERMS, HandClock
-from tests.unit.hint_names import SUFFIX, UNUSUAL, neighbours
+from tests.promises.inboxes import TERMS
+from tests.support.clock import HandClock
+from tests.support.table_directory import SUFFIX, UNUSUAL, neighbours
 
 NAME = TableIdentifier("prod", ("n",), "orders")
 BESIDE = ("none", "with a v", "all")

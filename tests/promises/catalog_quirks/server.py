@@ -20,7 +20,7 @@ from sfn.catalogs.memory import MemoryCatalog
 from sfn.domain.catalog_answer import Loaded
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import Permanent
-from tests.unit.rest_server import Server, running
+from tests.support.rest_catalog import Server, running
 
 NAME: Final = "lake"
 

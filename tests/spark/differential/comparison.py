@@ -35,7 +35,7 @@ from tests.spark.differential.tables import DANGLING_BRANCH, OTHER, TAG, Maker, 
 from tests.spark.differential.values import Filter, from_arrow, from_json, some_filter
 from tests.spark.session import changed_settings, spark_session, spark_settings
 from tests.spark.tables import read_rows
-from tests.unit.directory import Directory
+from tests.support.table_directory import Directory
 
 Rows: TypeAlias = Sequence[dict[str, Any]]
 IDENTIFIER: Final = "odd.table"

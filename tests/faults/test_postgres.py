@@ -1,0 +1,234 @@
+"""Faults of an inbox in PostgreSQL: outages, replicas that are killed or stand still, connections that are cut."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import aiohttp
+import anyio
+import anyio.to_thread
+import psutil
+import pytest
+
+from tests.faults.altered_service import SLOW
+from tests.faults.fleet import ROUNDS, TABLES, Fleet, Replica, fleet, leased
+from tests.faults.lake import Lake
+from tests.faults.postgres_wire import Cut, cutting
+from tests.faults.service import Service, eventually
+from tests.servers.postgres import PgBouncer, Postgres
+from tests.support.shared_inboxes import stored
+
+AWAY = 3.0
+"""Seconds: several times as long as anything waits before it is tried again."""
+BACK_WITHIN = 10.0
+CONNECTIONS = 8
+"""That one process has at most."""
+Record = Callable[[str, object], None]
+
+LEASE = 2.0
+STOPPED_WITHIN = 30.0
+KILLED_EVERY = 1.0
+IN_TRANSACTION = (
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'iceberg-sfn' "
+    "AND xact_start IS NOT NULL"
+)
+
+OFTEN = {Cut.BEFORE: 0.05, Cut.AFTER: 0.1, None: 0.85}
+"""Of all COMMITs."""
+STEPS = 6
+"""More than transactions before a process takes events."""
+
+
+@pytest.fixture(name="server", scope="module")
+def fixture_server() -> Iterator[Postgres]:
+    """One that no other test is troubled by."""
+    with Postgres() as server:
+        server.execute("ALTER SYSTEM SET log_connections = on")
+        server.execute("SELECT pg_reload_conf()")
+        yield server
+
+
+@pytest.fixture(name="dsn")
+def fixture_dsn(server: Postgres) -> Iterator[str]:
+    with server.database() as name:
+        yield server.dsn(name)
+
+
+async def test_the_server_is_stopped_dead_and_started_again_and_again(
+    server: Postgres, dsn: str, tmp_path: Path, record_property: Record
+) -> None:
+    restarts = max(2, ROUNDS // 3)
+    async with fleet(tmp_path, dsn, dsn) as running:
+        for _ in range(restarts):
+            await anyio.sleep(running.senders.chance.uniform(0.5, 1.5))
+            await anyio.to_thread.run_sync(server.stop)
+            await anyio.to_thread.run_sync(server.start)
+            await running.until_taken(TABLES)
+        figures = await running.ended_well(restarts=restarts)
+    record_property("restarts", asdict(figures))
+    assert figures.attempts == 1
+    assert figures.refused > 0
+
+
+async def test_an_outage_refuses_events_and_ends_without_a_stampede(
+    server: Postgres, dsn: str, tmp_path: Path, record_property: Record
+) -> None:
+    async with fleet(tmp_path, dsn, dsn, replicas=1) as running:
+        await running.until_taken(TABLES)
+        await anyio.to_thread.run_sync(server.stop)
+        late = running.start()
+        await anyio.sleep(0.3)
+        await _away(running)
+        began = server.log.stat().st_size
+        await anyio.to_thread.run_sync(server.start)
+        started = anyio.current_time()
+        with anyio.fail_after(BACK_WITHIN):
+            await running.until_taken(1)
+        back_in = round(anyio.current_time() - started, 2)
+        await eventually(lambda: late.service is not None)
+        await anyio.sleep(1)
+        connections = server.log.read_bytes()[began:].count(b"connection received")
+        figures = await running.ended_well(outages=1, started_meanwhile=1)
+    record_property("outage", asdict(figures) | {"back_in": back_in, "connections": connections})
+    print({"back_in": back_in, "connections": connections})
+    assert figures.attempts == 1
+    assert figures.refused > 0
+    assert connections < 4 * CONNECTIONS
+
+
+async def _away(running: Fleet) -> None:
+    """What is so while the database is away."""
+    (service,) = running.up()
+    taken, asked = len(running.senders.acknowledged), running.lake.asked["load"]
+    with anyio.move_on_after(AWAY):
+        while True:
+            status, wish = await _refused(service)
+            assert (status, wish) == (503, "1")
+            # Its like are in the same trouble: who took it out of traffic would have nobody left to say when to come.
+            assert [await service.get(path) for path in ("/livez", "/readyz")] == [200, 200]
+            await anyio.sleep(AWAY / 10)
+    assert await _answers(service) == 0
+    assert len(running.senders.acknowledged) == taken
+    # What was claimed before is asked for, and no more.
+    assert running.lake.asked["load"] - asked <= TABLES
+
+
+async def _refused(service: Service) -> tuple[int, str]:
+    answer: aiohttp.ClientResponse = await service.tell("t0")
+    return answer.status, answer.headers["Retry-After"]
+
+
+async def _answers(service: Service) -> float:
+    """The metric of that name."""
+    async with service.session.get(f"{service.url}/metrics") as answer:
+        (value,) = re.findall(r"^sfn_inbox_answers (\S+)$", await answer.text(), re.MULTILINE)
+        return float(value)
+
+
+async def test_one_of_two_is_killed_every_second(
+    postgres: Postgres, database: str, tmp_path: Path, record_property: Record
+) -> None:
+    dsn = postgres.dsn(database)
+    async with fleet(tmp_path, dsn, dsn, lease=f"{LEASE:g}s", module=SLOW) as running:
+        for _ in range(ROUNDS):
+            # Whichever it is, there is somebody who takes events.
+            await running.until_taken(1)
+            await anyio.sleep(running.senders.chance.uniform(0.5, 1.5) * KILLED_EVERY)
+            running.senders.chance.choice(running.replicas).kill()
+        figures = await running.ended_well(kills=ROUNDS)
+        taken_over = [record for record in running.told("settled") if record["attempt"] > 1]
+    record_property("kills", asdict(figures) | {"taken_over": len(taken_over)})
+    assert taken_over
+
+
+async def test_a_process_that_slept_through_its_leases_writes_nothing_that_is_older(
+    postgres: Postgres, database: str, tmp_path: Path, record_property: Record
+) -> None:
+    dsn = postgres.dsn(database)
+    async with fleet(tmp_path, dsn, dsn, replicas=1, lease=f"{LEASE:g}s", module=SLOW) as running:
+        (zombie,) = running.replicas
+        await eventually(lambda: len(running.told("settled")) > 10)
+        # Time enough between two transactions.
+        running.lake.delay, running.senders.pause = 0.1, 0.2
+        with anyio.fail_after(STOPPED_WITHIN):
+            process = await _stopped(running, zombie, dsn)
+        other = running.start()
+        await eventually(lambda: other.told("settled"))
+        lengths = running.lake.lengths()
+        await eventually(lambda: not running.lake.behind(lengths))
+        process.resume()
+        await eventually(lambda: zombie.told("lease lost"))
+        settled = len(zombie.told("settled"))
+        await eventually(lambda: len(zombie.told("settled")) > settled)
+        figures = await running.ended_well(stops=1)
+    record_property("zombie", asdict(figures))
+
+
+async def _stopped(running: Fleet, replica: Replica, dsn: str) -> psutil.Process:
+    """Stop a process while it has claims, but no transaction and no folder's lock: who needs those waits for long."""
+    assert replica.service is not None
+    process = replica.service.child()
+    while True:
+        process.suspend()
+        (transactions,) = await stored(dsn, IN_TRANSACTION)
+        if await leased(dsn) > 1 and not transactions and not _is_any_locked(running.lake):
+            replica.service = None
+            return process
+        process.resume()
+        await anyio.sleep(running.senders.chance.uniform(0.01, 0.1))
+
+
+def _is_any_locked(lake: Lake) -> bool:
+    for table in lake.tables.values():
+        for folder in (table.directory / "metadata", table.directory / "metadata" / "_sfn"):
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(descriptor)
+    return False
+
+
+async def test_connections_are_cut_around_a_commit(
+    postgres: Postgres, database: str, tmp_path: Path, record_property: Record
+) -> None:
+    chance = random.Random(1)
+    dsn = postgres.dsn(database)
+    async with cutting(postgres.port) as wire:
+        url = f"{dsn.replace(f':{postgres.port}/', f':{wire.port}/')}?sslmode=disable"
+        # Every other one of those that a start makes, at first.
+        wire.cut = lambda: Cut.AFTER if wire.commits < 2 * STEPS and wire.commits % 2 else None
+        async with fleet(tmp_path, url, dsn) as running:
+            wire.cut = lambda: chance.choices(list(OFTEN), list(OFTEN.values()))[0]
+            await eventually(lambda: min(wire.counts[cut] for cut in Cut) >= 2 * ROUNDS, within=30 * ROUNDS)
+            wire.cut = lambda: None
+            figures = await running.ended_well(commits=wire.commits, **wire.counts)
+    record_property("cuts", asdict(figures))
+    assert figures.attempts == 1
+    assert figures.refused > 0
+
+
+async def test_pgbouncer_is_started_anew(
+    postgres: Postgres, database: str, tmp_path: Path, record_property: Record
+) -> None:
+    with PgBouncer(postgres) as pooler:
+        async with fleet(tmp_path, pooler.dsn(database), postgres.dsn(database)) as running:
+            await anyio.sleep(1.5)
+            pooler.stop()
+            await anyio.sleep(0.7)
+            await anyio.to_thread.run_sync(pooler.start)
+            await anyio.sleep(1.5)
+            figures = await running.ended_well(restarts=1)
+            (opened, *_) = running.replicas[0].told("inbox opened")
+    record_property("pooler", asdict(figures))
+    assert opened["pooled"]
+    assert figures.attempts == 1
+    assert figures.refused > 0
