@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from sfn.cli import main
-from sfn.storage import object_store
+from sfn.storage import remote_store
 
 ANSWERED_WITHIN: Final = 1.0
 """Seconds for one request to a store: half a minute is too long for a test of what never answers."""
 
 
 if __name__ == "__main__":
-    defaults = object_store.HttpPool.__init__.__kwdefaults__
-    assert defaults == {"limit": object_store.REQUEST_TIMEOUT}, "the pool's patience is set elsewhere now"
+    defaults = remote_store.HttpPool.__init__.__kwdefaults__
+    assert defaults == {"limit": remote_store.REQUEST_TIMEOUT}, "the pool's patience is set elsewhere now"
     defaults["limit"] = ANSWERED_WITHIN
     main.main()

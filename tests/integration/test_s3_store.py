@@ -13,7 +13,7 @@ import pytest
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, ExternalError, Forbidden, OutcomeUnknown, Permanent, Transient, Unauthenticated
 from sfn.storage import Deleted, Guarantees, PreconditionFailed
-from sfn.storage.object_store import RemoteStore
+from sfn.storage.remote_store import RemoteStore
 from tests.faults.proxy import Answer, Asked, Break, Cut, Fault, Lose, Pass, Proxy
 from tests.promises.grounds import s3_store
 from tests.servers.s3 import S3

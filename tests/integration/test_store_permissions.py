@@ -18,7 +18,7 @@ from sfn.cli.check_config import store_finding as checked
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Forbidden, Permanent, Transient
 from sfn.storage import Deleted, PreconditionFailed, PrefixRouter
-from sfn.storage.object_store import RemoteStore
+from sfn.storage.remote_store import RemoteStore
 from tests.faults.proxy import Answer, Instead, Proxy
 from tests.integration.test_publish_requests import NAME, Line
 from tests.promises.grounds import s3_store

@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 from typing_extensions import override
 
-from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply
+from sfn.storage.remote_store import BODY_LIMIT, HttpPool, HttpReply
 
 
 class ConditionalDeletes(HttpPool):

@@ -18,7 +18,7 @@ from sfn.inbox import ClaimResult
 from sfn.inbox.model import RELEASE_BATCH_SIZE, AdminCommand
 from sfn.inbox.sqlite.ledger import SqliteOperations
 from sfn.storage import Deleted, Guarantees, PreconditionFailed
-from sfn.storage.object_store import ERROR_BY_REACH, PermissionTracker
+from sfn.storage.remote_store import ERROR_BY_REACH, PermissionTracker
 
 if TYPE_CHECKING:
     from tests.simulation.node import Node

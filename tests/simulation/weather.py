@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, field, replace
 
-from sfn.storage.object_store import PROPAGATION_SECONDS
+from sfn.storage.remote_store import PROPAGATION_SECONDS
 from tests.simulation.setting import Setting
 
 

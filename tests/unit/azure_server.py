@@ -16,7 +16,7 @@ from multidict import CIMultiDictProxy
 
 from sfn.storage import RequestFailed
 from sfn.storage.azure import AccountKey, AzureClient, AzureIdentity, AzureOptions
-from sfn.storage.object_store import HttpPool
+from sfn.storage.remote_store import HttpPool
 
 HOME = "abfss://lake@acct.dfs.core.windows.net/"
 KEY = f"{HOME}sales/metadata/_sfn/orders.ver"

@@ -14,7 +14,7 @@ from multidict import CIMultiDictProxy
 from sfn.google_auth import GoogleIdentity
 from sfn.storage import RequestFailed
 from sfn.storage.gcs import GcsClient, GcsOptions
-from sfn.storage.object_store import HttpPool
+from sfn.storage.remote_store import HttpPool
 from tests.unit.rest_server import served
 
 KEY = "gs://lake/sales/metadata/_sfn/orders.ver"

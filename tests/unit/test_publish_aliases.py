@@ -30,7 +30,7 @@ from sfn.sfnfile.naming import NAMINGS, FileLayout, FileOwner, Naming, Placement
 from sfn.storage import ObjectStore, PreconditionFailed
 from sfn.storage.azure import IMPOSSIBLE_ETAG, AccountKey, AzureClient, AzureOptions
 from sfn.storage.local import LocalStore
-from sfn.storage.object_store import HttpPool, RemoteStore, StoreService
+from sfn.storage.remote_store import HttpPool, RemoteStore, StoreService
 from tests.servers.azure import ACCOUNT, Azure
 from tests.servers.azure import KEY as ACCOUNT_KEY
 from tests.unit.aliased import AliasedStore, Guarded, Names

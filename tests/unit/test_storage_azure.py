@@ -30,7 +30,7 @@ from sfn.storage.azure import (
     blob_address,
     options_from_connection_string,
 )
-from sfn.storage.object_store import HttpPool
+from sfn.storage.remote_store import HttpPool
 from tests.unit.azure_server import (
     HOME,
     KEY,

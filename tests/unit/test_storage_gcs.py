@@ -21,7 +21,7 @@ from sfn.errors import ErrorScope, Transient
 from sfn.google_auth import GoogleIdentity
 from sfn.storage import Deleted, ErrorKind, FetchedObject, Guarantees, ObjectPage, PreconditionFailed
 from sfn.storage.gcs import IMPOSSIBLE_GENERATION, RETRY_PAUSES, GcsClient, GcsOptions
-from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply, RemoteStore, StoreService
+from sfn.storage.remote_store import BODY_LIMIT, HttpPool, HttpReply, RemoteStore, StoreService
 from tests.unit.gcs_server import (
     KEY,
     PRIVATE,

@@ -10,7 +10,7 @@ from typing_extensions import override
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Forbidden, OutcomeUnknown, Transient
 from sfn.storage import Deleted, ErrorKind, FetchedObject, PreconditionFailed, RequestFailed, s3
-from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply, RemoteStore, StoreService
+from sfn.storage.remote_store import BODY_LIMIT, HttpPool, HttpReply, RemoteStore, StoreService
 from sfn.storage.s3 import IMPOSSIBLE_ETAG, BucketEndpoints, S3Client, S3Options
 
 # ── Errors of S3

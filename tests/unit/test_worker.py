@@ -40,7 +40,7 @@ from sfn.inbox.model import InboxConfig as InboxTerms
 from sfn.publish.policy import TableFilter
 from sfn.storage import PreconditionFailed, PrefixRouter
 from sfn.storage.memory import MemoryStore
-from sfn.storage.object_store import ERROR_BY_REACH, PROPAGATION_SECONDS, PermissionTracker
+from sfn.storage.remote_store import ERROR_BY_REACH, PROPAGATION_SECONDS, PermissionTracker
 from sfn.worker import worker
 from sfn.worker.capacity import FIRST_PAUSE, MAX_PAUSE
 from sfn.worker.catalog_sources import ConnectedCatalog

@@ -17,7 +17,7 @@ from sfn.settings.sections import StoreSettings
 from sfn.sfnfile.locations import is_below, scheme_of, store_prefix
 from sfn.storage import ObjectClient, ObjectStore, PrefixRouter
 from sfn.storage.local import LocalStore
-from sfn.storage.object_store import HttpPool, RemoteStore, StoreService
+from sfn.storage.remote_store import HttpPool, RemoteStore, StoreService
 from sfn.worker.catalog_sources import OpenStore
 
 

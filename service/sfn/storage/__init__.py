@@ -2,8 +2,8 @@
 
 `ObjectStore` is the interface that the rest of the listener uses; `StoreRouter` finds the store of a location. Local
 files implement the interface in `local`. The clouds (`s3`, `gcs`, `azure`) implement the smaller `ObjectClient`, on
-which `object_store` builds one `ObjectStore` for all of them. `memory` is the store of the tests. Start reading at
-`ObjectStore` below, then `object_store.RemoteStore`.
+which `remote_store` builds one `ObjectStore` for all of them. `memory` is the store of the tests. Start reading at
+`ObjectStore` below, then `remote_store.RemoteStore`.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from typing_extensions import override
 
 from sfn.errors import SfnError
 from sfn.storage import ErrorKind, FetchedObject, ObjectPage, RequestFailed, media_type
-from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply
+from sfn.storage.remote_store import BODY_LIMIT, HttpPool, HttpReply
 
 _SUFFIX: Final = "core.windows.net"
 

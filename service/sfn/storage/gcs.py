@@ -17,7 +17,7 @@ import msgspec
 from sfn.errors import NoCredentials
 from sfn.google_auth import GoogleCredentialChain, GoogleIdentity
 from sfn.storage import ErrorKind, FetchedObject, ObjectPage, RequestFailed, media_type
-from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply
+from sfn.storage.remote_store import BODY_LIMIT, HttpPool, HttpReply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

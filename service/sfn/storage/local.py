@@ -46,7 +46,7 @@ from sfn.storage.atomic_files import (
     map_os_errors,
     read_content,
 )
-from sfn.storage.object_store import ERROR_BY_REACH, PermissionTracker
+from sfn.storage.remote_store import ERROR_BY_REACH, PermissionTracker
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from botocore.session import Session
 from sfn.aws_auth import AwsCredentialChain, AwsIdentity, sign_request
 from sfn.errors import NoCredentials
 from sfn.storage import ErrorKind, FetchedObject, ObjectPage, RequestFailed, media_type
-from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply
+from sfn.storage.remote_store import BODY_LIMIT, HttpPool, HttpReply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from sfn.domain.identifiers import JobKey
 from sfn.domain.jobs import Capacity, ConcurrencyGroup, Priority
 from sfn.errors import ErrorScope, ExternalError, Transient
 from sfn.storage import ObjectStore, StoreRouter
-from sfn.storage.object_store import DenialReach, PermissionTracker
+from sfn.storage.remote_store import DenialReach, PermissionTracker
 from sfn.worker.retry import bounded_retry_after
 
 _Key: TypeAlias = tuple[ErrorScope, str, str]
