@@ -14,7 +14,7 @@ from sfn.audit import read, storage
 from sfn.audit.spark_job import AuditFindings, AuditRequest, EventPoster, run_audit
 from sfn.audit.storage import parse_report_location
 from sfn.settings import load
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from tests.bench import many
 from tests.bench.many import Many, Running
 

@@ -24,7 +24,7 @@ from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import SfnError
 from sfn.publish.comparison import DifferenceKind
 from sfn.settings import load
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from sfn.settings.sources import ConfigurationError
 from sfn.sfnfile import document
 

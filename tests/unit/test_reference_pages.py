@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from tests.integration.pages import Shown
 from tests.pages.descriptions import DESCRIPTIONS, SECTIONS
 from tests.pages.reference import keys, pages

@@ -28,7 +28,7 @@ from sfn.inbox import CatalogAdmin, TableIndex
 from sfn.inbox.admin import recorded_owner
 from sfn.inbox.model import InboxConfig
 from sfn.publish.policy import OnDrop, Policy, TableFilter
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from sfn.settings.sections import CatalogSettings
 from sfn.settings.sources import ConfigurationError
 from sfn.sfnfile.naming import NAMINGS, Placement

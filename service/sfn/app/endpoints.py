@@ -37,9 +37,8 @@ from sfn.limits import BodyMemory
 from sfn.pull import PullServer
 from sfn.pull.source import PullOptions, PullSource
 from sfn.reader.files import FileReader
-from sfn.settings.model import Settings, pull_origin_name
-from sfn.settings.sections import CatalogSettings, GatewaySettings, PullSettings
-from sfn.settings.service import FacadeSettings
+from sfn.settings.root import Settings, pull_origin_name
+from sfn.settings.sections import CatalogSettings, FacadeSettings, GatewaySettings, PullSettings
 from sfn.sfnfile.locations import scheme_of
 from sfn.storage import StoreRouter
 from sfn.telemetry.logs import RejectionLog

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from sfn.domain.catalog_answer import VendedCredential
 from sfn.errors import ErrorScope, Permanent
 from sfn.mounts import MOUNTS, mounts, mounts_of
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from sfn.settings.sections import StoreSettings
 from sfn.sfnfile.locations import is_below, scheme_of, store_prefix
 from sfn.storage import ObjectClient, ObjectStore, PrefixRouter

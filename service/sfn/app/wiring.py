@@ -56,7 +56,7 @@ from sfn.inbox.sqlite import Doubt, SqliteInbox, held_by, placed
 from sfn.limits import BodyMemory
 from sfn.mounts import LOCAL_LOCKS_PROBLEM, LOCAL_LOCKS_REMEDY
 from sfn.pull.source import PullSource
-from sfn.settings.model import ALL_ROLES, Role, Settings
+from sfn.settings.root import ALL_ROLES, Role, Settings
 from sfn.storage import ObjectStore, PrefixRouter, StoreRouter
 from sfn.telemetry.metrics import Metrics
 from sfn.telemetry.scrape import LabelNames, Scrape, ScrapedStats, ScrapeSources

@@ -22,8 +22,8 @@ from sfn.cli.render import Grid, Line, Page, Tone, escape, pluralise, progress
 from sfn.cli.sweep import check_sweepable
 from sfn.errors import SfnError
 from sfn.settings import load
-from sfn.settings.model import Settings
-from sfn.settings.service import java_home
+from sfn.settings.root import Settings
+from sfn.settings.sections import java_home
 from sfn.settings.sources import ConfigurationError
 from sfn.spark.start import check_java, check_packages
 from sfn.telemetry import logs

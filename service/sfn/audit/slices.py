@@ -28,7 +28,7 @@ from sfn.reader.lookup import FoundBy
 from sfn.reader.metadata import AllowedLocations
 from sfn.reader.resolve import Resolved
 from sfn.reader.verify import verify
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from sfn.sfnfile.document import Document
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import MAIN_BRANCH

@@ -55,7 +55,7 @@ from sfn.cli.options import ServiceOptions
 from sfn.clock import SystemClock
 from sfn.domain.identifiers import TableIdentifier, decode_identifier, encode_identifier
 from sfn.errors import SfnError
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from sfn.spark.start import forget_archive_finders
 from sfn.telemetry import logs
 

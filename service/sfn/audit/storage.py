@@ -40,7 +40,7 @@ from sfn.domain.identifiers import decode_identifier
 from sfn.domain.jobs import StoredObject
 from sfn.errors import SfnError, suggest_name
 from sfn.publish.commit_files import relative_path
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from sfn.settings.sections import CatalogSettings, StoreSettings
 from sfn.settings.sources import ConfigurationError
 from sfn.sfnfile import document, version_hint

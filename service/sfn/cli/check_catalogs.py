@@ -24,7 +24,7 @@ from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import ErrorScope, ExternalError, LocationRefused, SfnError
 from sfn.publish.existing_files import FileFinder
 from sfn.publish.policy import OnDrop, Policy
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from sfn.settings.sections import CatalogSettings
 from sfn.sfnfile.locations import check_location
 from sfn.sfnfile.version_hint import metadata_lifetime

@@ -32,9 +32,8 @@ from sfn.gateway.upstream import is_readable, is_same_address, signer_addresses
 from sfn.http.secrets import AuthScheme, describe_weakness, read_secrets
 from sfn.http.server import Certificate, listening_socket
 from sfn.mounts import LOCAL_LOCKS_PROBLEM, LOCAL_LOCKS_REMEDY, mount_of, mounts
-from sfn.settings.model import Settings
-from sfn.settings.sections import SenderSettings
-from sfn.settings.service import is_loopback
+from sfn.settings.root import Settings
+from sfn.settings.sections import SenderSettings, is_loopback
 from sfn.sfnfile.locations import is_below, scheme_of
 from sfn.sfnfile.naming import FileLayout
 from sfn.storage import Deleted, Guarantees, ObjectStore, PreconditionFailed, StoreRouter

@@ -31,7 +31,7 @@ from sfn.cli.check_config import (
 )
 from sfn.clock import SystemClock
 from sfn.errors import SfnError
-from sfn.settings.model import ALL_ROLES, Role, Settings, pull_origin_name
+from sfn.settings.root import ALL_ROLES, Role, Settings, pull_origin_name
 from sfn.settings.sections import PullSettings
 from sfn.storage import ObjectStore, PrefixRouter
 

@@ -27,9 +27,8 @@ from sfn.cli.render import escape
 from sfn.errors import SfnError, suggest_name
 from sfn.http.secrets import WEBHOOK_PREFIX, AuthScheme, secret_bytes
 from sfn.settings import explain_no_settings, load, load_client
-from sfn.settings.model import Settings
-from sfn.settings.sections import AdminSettings, CatalogSettings, SenderSettings
-from sfn.settings.service import ListenerSettings
+from sfn.settings.root import Settings
+from sfn.settings.sections import AdminSettings, CatalogSettings, ListenerSettings, SenderSettings
 from sfn.settings.sources import ConfigurationError
 from sfn.settings.types import validate_http_url
 

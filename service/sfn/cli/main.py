@@ -27,7 +27,7 @@ def serve(config: options.Config = None, roles: options.Roles = "receiver,worker
     """
     from sfn.errors import SfnError
     from sfn.settings import load
-    from sfn.settings.model import check_roles, parse_roles
+    from sfn.settings.root import check_roles, parse_roles
     from sfn.settings.sources import ConfigurationError
 
     try:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sfn.reader.inspect import WalkLimits
     from sfn.reader.resolve import Resolved
     from sfn.reader.verify import VerifyFinding
-    from sfn.settings.model import Settings
+    from sfn.settings.root import Settings
 
 # ── Shared options
 

@@ -109,7 +109,7 @@ def read_report(
         SfnError: there is no report, or no such run.
     """
     from sfn.settings import load
-    from sfn.settings.model import Settings
+    from sfn.settings.root import Settings
 
     try:
         from sfn.audit import read, storage

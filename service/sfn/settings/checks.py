@@ -17,7 +17,7 @@ from sfn.formats import POLARIS_NOTIFICATIONS
 from sfn.http.secrets import AuthScheme, secret_bytes
 from sfn.http.signature import TOLERANCE
 from sfn.pull.source import subjects_overlap
-from sfn.settings.model import Settings, pull_origin_name
+from sfn.settings.root import Settings, pull_origin_name
 from sfn.settings.sections import (
     KEYS_BY_SCHEME,
     CatalogSettings,

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sfn.errors import NotInstalled
-from sfn.settings.service import java_home
+from sfn.settings.sections import java_home
 
 # ── Packages and Java
 

@@ -1,4 +1,4 @@
-"""All settings with their defaults, and the roles of a process.
+"""The root model, with one attribute for each section, and the roles of a process.
 
 Unknown keys are errors, because a setting without effect would mislead the operator.
 """
@@ -17,16 +17,14 @@ from sfn.settings.sections import (
     AdminSettings,
     CatalogSettings,
     EventOrigin,
-    GatewaySettings,
-    PullSettings,
-    SenderSettings,
-    StoreSettings,
-)
-from sfn.settings.service import (
     FacadeSettings,
+    GatewaySettings,
     InboxSettings,
     ListenerSettings,
+    PullSettings,
     RetrySettings,
+    SenderSettings,
+    StoreSettings,
     SweepSettings,
     TelemetrySettings,
     WorkerSettings,
