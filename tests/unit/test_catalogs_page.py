@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from sfn.app import catalogs as app_catalogs
-from sfn.formats import FORMAT_NAMES
+from sfn.formats.decode import FORMAT_NAMES
 from sfn.settings import load
 from tests.dialects.page import TITLES, page
 from tests.dialects.samples import by_dialect

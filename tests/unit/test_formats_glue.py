@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import TableIdentifier
-from sfn.formats import MAX_NOTIFICATIONS, DecodedRequest
+from sfn.formats.decode import MAX_NOTIFICATIONS, DecodedRequest
 from sfn.formats.glue import MAX_TABLES
 from tests.dialects.asking import decoded, document, golden, hints, outcome, refused
 from tests.dialects.drawing import names

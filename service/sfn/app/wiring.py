@@ -40,7 +40,7 @@ from sfn.concurrency import AbandonableThreads, TimedOut
 from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.errors import ExternalError, FatalError, Rejected, Transient
-from sfn.formats import FORMAT_NAMES
+from sfn.formats.decode import FORMAT_NAMES
 from sfn.formats.event import Sender
 from sfn.gateway.connection import MAX_WRITE
 from sfn.http.app import AsgiApplication, build_app, metrics_router

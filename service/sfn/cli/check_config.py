@@ -27,7 +27,7 @@ from sfn.cli.render import pluralise
 from sfn.clock import SystemClock, format_duration
 from sfn.concurrency import unreadable_file_error
 from sfn.errors import ErrorScope, ExternalError, FatalError, Permanent, SfnError
-from sfn.formats import POLARIS_NOTIFICATIONS
+from sfn.formats.decode import POLARIS_NOTIFICATIONS
 from sfn.gateway.upstream import is_readable, is_same_address, signer_addresses
 from sfn.http.secrets import AuthScheme, describe_weakness, read_secrets
 from sfn.http.server import Certificate, listening_socket

@@ -20,7 +20,7 @@ import structlog
 
 from sfn import iceberg_errors
 from sfn.errors import OutcomeUnknown, Rejected, Transient
-from sfn.formats import MAX_STORED_EVENT
+from sfn.formats.decode import MAX_STORED_EVENT
 from sfn.gateway import commits, connection, routes
 from sfn.gateway import upstream as gateway_upstream
 from sfn.gateway.commits import CommitRecorder, PendingCommit

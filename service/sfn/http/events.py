@@ -14,7 +14,8 @@ import structlog
 from sfn.domain.events import MAX_STORED_BODY, Notification, PutResult, UndecodableRequest
 from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
 from sfn.errors import FatalError, Rejected, Transient
-from sfn.formats import POLARIS_NOTIFICATIONS, DecodedRequest, as_structured, decode, notifications_for_unread, polaris
+from sfn.formats import polaris
+from sfn.formats.decode import POLARIS_NOTIFICATIONS, DecodedRequest, as_structured, decode, notifications_for_unread
 from sfn.formats.event import EventRequest, Sender
 from sfn.http import body, responses, signature
 from sfn.http.responses import EventsResponse, ResponseFormat
@@ -41,7 +42,7 @@ class EventFilter:
     event_only: Collection[str] = ()
 
     def decode(self, request: EventRequest) -> DecodedRequest:
-        """Return the decoded request; raise `Rejected` as `sfn.formats.decode` does."""
+        """Return the decoded request; raise `Rejected` as `sfn.formats.decode.decode` does."""
         return decode(request, self.event_only)
 
     def relevant(self, notifications: Sequence[Notification]) -> list[Notification]:

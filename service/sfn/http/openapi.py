@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
-from sfn.formats import MAX_EVENTS
+from sfn.formats.decode import MAX_EVENTS
 from sfn.formats.event import CONTROL_CHARACTERS, MAX_LEVELS, MAX_LOCATION, MAX_NAME
 from sfn.formats.native import OPERATIONS
 from sfn.formats.polaris import NOTIFICATION_TYPES, SEPARATOR

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, StringConstraints
 
 from sfn.errors import LocationRefused
-from sfn.formats import FORMAT_NAMES
+from sfn.formats.decode import FORMAT_NAMES
 from sfn.http.secrets import is_well_formed_token
 from sfn.sfnfile.locations import canonical, check_location
 
