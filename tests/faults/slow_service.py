@@ -11,8 +11,8 @@ from typing import Any
 
 from sfn.app import service
 from sfn.inbox.sqlite import committer
-from sfn.inbox.sqlite.jobs import WriterJob, run_transaction
-from sfn.inbox.sqlite.ledger import SqliteOperations
+from sfn.inbox.sqlite.group_commit import WriterJob, run_transaction
+from sfn.inbox.sqlite.operations import SqliteOperations
 from sfn.settings import load
 from tests.faults.stores import SlowStore
 

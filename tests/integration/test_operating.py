@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from sfn.inbox.postgres.worklist import POLLED
+from sfn.inbox.postgres.job_queue import POLLED
 from tests.acceptance.command import sfn
 from tests.faults.lake import NAMESPACE
 from tests.faults.lake import Lake as FaultLake

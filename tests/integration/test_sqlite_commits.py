@@ -20,8 +20,8 @@ from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import Capacity
 from sfn.errors import ErrorScope, FatalError, SfnError, Transient
 from sfn.inbox.model import CommittedTransaction
-from sfn.inbox.sqlite.committer import GroupCommitter
-from sfn.inbox.sqlite.ledger import SqliteOperations
+from sfn.inbox.sqlite.group_commit import GroupCommitter
+from sfn.inbox.sqlite.operations import SqliteOperations
 from tests.promises.inboxes import PLENTY, TERMS, HandClock, table
 from tests.promises.kernel import Step, refuse
 

@@ -36,7 +36,7 @@ from sfn.domain.jobs import (
     Wakeup,
 )
 from sfn.errors import FatalError
-from sfn.inbox.admin import PRUNE_BATCH_SIZE
+from sfn.inbox.maintenance import PRUNE_BATCH_SIZE
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.inbox.sqlite.schema import VERSION
 from tests.integration.inbox_processes import hold, open_it, put_for_ever

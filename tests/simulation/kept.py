@@ -12,8 +12,8 @@ from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.inbox import DropLimit, InboxWriter, JobQueue, TableIndex
 from sfn.inbox.codec import decode_key, encode_key
 from sfn.inbox.model import AdminCommand, DeadLetter, DeadLetterFilter, Job
-from sfn.inbox.sqlite.ledger import SqliteOperations
-from sfn.inbox.sqlite.rows import SqliteJobs
+from sfn.inbox.sqlite.jobs import SqliteJobs
+from sfn.inbox.sqlite.operations import SqliteOperations
 from tests.simulation.ports import SimulatedInbox
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Out
 from sfn.errors import ErrorScope, ExternalError, OutcomeUnknown, Permanent, Transient
 from sfn.inbox import ClaimResult
 from sfn.inbox.model import RELEASE_BATCH_SIZE, AdminCommand
-from sfn.inbox.sqlite.ledger import SqliteOperations
+from sfn.inbox.sqlite.operations import SqliteOperations
 from sfn.storage import Deleted, Guarantees, PreconditionFailed
 from sfn.storage.remote_store import ERROR_BY_REACH, PermissionTracker
 

@@ -33,7 +33,7 @@ from sfn.domain.jobs import (
 )
 from sfn.errors import ErrorScope, ForbiddenForTable, Permanent, Transient, UnaddressableTable
 from sfn.inbox import ClaimResult
-from sfn.inbox.admin import InboxErrorLog
+from sfn.inbox.maintenance import InboxErrorLog
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import DeadLetterFilter, NewDeadLetter
 from sfn.inbox.model import InboxConfig as InboxTerms

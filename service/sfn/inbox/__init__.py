@@ -241,7 +241,7 @@ class CatalogAdmin(Protocol):
         ...
 
     async def record_owner(self, catalog: str, catalog_id: str) -> None:
-        """Record durably which `catalog_id` the files of a catalog carry; see `sfn.inbox.admin`."""
+        """Record durably which `catalog_id` the files of a catalog carry; see `sfn.inbox.maintenance`."""
         ...
 
     async def retired_catalogs(self) -> frozenset[str]:

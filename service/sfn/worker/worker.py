@@ -43,7 +43,7 @@ from sfn.errors import (
     UnaddressableTable,
 )
 from sfn.inbox import DropLimit, InboxWriter, JobQueue, TableIndex
-from sfn.inbox.admin import InboxErrorLog
+from sfn.inbox.maintenance import InboxErrorLog
 from sfn.publish.policy import OnDrop
 from sfn.publish.publish import LeaseLost, Ports, publish
 from sfn.storage import StoreRouter

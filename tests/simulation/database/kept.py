@@ -17,8 +17,8 @@ from sfn.errors import ExternalError
 from sfn.inbox.model import AdminCommand, DeadLetter, DeadLetterStatus, InboxConfig, Job, stat_state
 from sfn.inbox.postgres import PostgresInbox
 from sfn.inbox.postgres.connections import Connections
-from sfn.inbox.postgres.opening import OpenedDatabase
-from sfn.inbox.postgres.transactions import SETTLED
+from sfn.inbox.postgres.database import OpenedDatabase
+from sfn.inbox.postgres.transaction_runner import SETTLED
 from tests.simulation.database.connection import connector
 from tests.simulation.database.rules import SKEW, Rules
 from tests.simulation.database.server import Server

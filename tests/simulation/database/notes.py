@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from sfn.inbox.model import LastEvent, LastSweep
-from sfn.inbox.postgres.unit import LoggedEvent
+from sfn.inbox.postgres.transaction import LoggedEvent
 from sfn.inbox.statistics import NamedTable
 from tests.simulation.database.connection import TwinConnection
 from tests.simulation.database.session import Session

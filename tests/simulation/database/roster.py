@@ -10,7 +10,7 @@ from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import DeadLetterReason, IndexedTable, PublishCache
 from sfn.inbox.codec import encode_key, table_key_range
 from sfn.inbox.model import Job, JobState, group_of, is_renamed, stat_state, table_missing_since
-from sfn.inbox.postgres.unit import TableLocation
+from sfn.inbox.postgres.transaction import TableLocation
 from sfn.inbox.statistics import MissingTableStats, NamedTable, without_old_names
 from sfn.sfnfile.naming import layout_location
 from tests.simulation.database.connection import TwinConnection

@@ -11,7 +11,7 @@ from sfn.domain.identifiers import JobKey
 from sfn.domain.jobs import ConcurrencyGroup, PublishCache
 from sfn.inbox.codec import encode_key
 from sfn.inbox.model import Job, JobState, group_of
-from sfn.inbox.postgres.unit import Due, JobChange, LoadedJobs, Locking, Overdue, RetryTransaction, Waiting
+from sfn.inbox.postgres.transaction import Due, JobChange, LoadedJobs, Locking, Overdue, RetryTransaction, Waiting
 from tests.simulation.database.connection import TwinConnection
 from tests.simulation.database.session import Session
 from tests.simulation.database.tables import Stored

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
 from sfn.inbox.model import Job, JobState
-from sfn.inbox.postgres.worklist import POLLED
+from sfn.inbox.postgres.job_queue import POLLED
 from tests.simulation.database.server import Server
 from tests.simulation.database.session import Session
 

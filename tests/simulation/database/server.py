@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sfn.domain.identifiers import JobKey
-from sfn.inbox.postgres.faults import LOST, PostgresConnectionLost
+from sfn.inbox.postgres.errors import LOST, PostgresConnectionLost
 from tests.simulation.database.locks import Locks
 from tests.simulation.database.session import Session
 from tests.simulation.database.tables import Stored, Tables

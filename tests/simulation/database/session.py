@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from typing_extensions import override
 
-from sfn.inbox.postgres.faults import LOST, PostgresConnectionLost
+from sfn.inbox.postgres.errors import LOST, PostgresConnectionLost
 from tests.simulation.database.tables import Changes, K, Table, V
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from sfn.domain.identifiers import JobKey
 from sfn.domain.jobs import ConcurrencyGroup, PublishCache
 from sfn.inbox.intents import IntentKey, OpenIntent
 from sfn.inbox.model import AuditEntry, DeadLetter, Job, LastSweep
-from sfn.inbox.postgres.unit import LoggedEvent
+from sfn.inbox.postgres.transaction import LoggedEvent
 from sfn.inbox.statistics import NamedTable
 
 K = TypeVar("K", bound=Hashable)

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from sfn.inbox.postgres.connections import Connections, PostgresConnection
 from sfn.inbox.postgres.tables import KnownGroups, SqlTransaction
-from sfn.inbox.postgres.transactions import Transactions
+from sfn.inbox.postgres.transaction_runner import Transactions
 from tests.simulation.database.connection import TwinConnection
 from tests.simulation.database.intents import TwinIntents
 from tests.simulation.database.letters import TwinLetters

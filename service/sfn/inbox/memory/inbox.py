@@ -12,7 +12,7 @@ from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import DeadLetterReason
 from sfn.inbox.intents import intent_stats_by_catalog
-from sfn.inbox.memory.worklist import MemoryJobQueue
+from sfn.inbox.memory.job_queue import MemoryJobQueue
 from sfn.inbox.model import (
     RELEASE_BATCH_SIZE,
     AdminCommand,

@@ -3,8 +3,8 @@
 The driver is imported when a database is reached: it is an extra.
 """
 
+from sfn.inbox.postgres.database import PreflightResult, preflight
 from sfn.inbox.postgres.inbox import PostgresInbox
-from sfn.inbox.postgres.proving import PreflightResult, preflight
 from sfn.inbox.postgres.server import PostgresServer
 
 __all__ = ["PostgresInbox", "PostgresServer", "PreflightResult", "preflight"]

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
 
-from sfn.inbox.postgres.faults import UNREACHABLE, PostgresConnectionLost, PostgresFault
+from sfn.inbox.postgres.errors import UNREACHABLE, PostgresConnectionLost, PostgresFault
 
 MOST: Final = 7
 """Connections for transactions at a time."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 import anyio.to_thread
 import asyncpg
 
-from sfn.inbox.postgres.faults import (
+from sfn.inbox.postgres.errors import (
     LOST,
     MISCONFIGURED,
     NO_TLS,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from sfn.inbox.postgres.faults import LOGIN_FILE, UNTRUSTED, PostgresFault
+from sfn.inbox.postgres.errors import LOGIN_FILE, UNTRUSTED, PostgresFault
 
 CONNECTED_WITHIN: Final = 5.0
 """Seconds, unless the URL says `connect_timeout`."""

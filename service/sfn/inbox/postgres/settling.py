@@ -20,8 +20,8 @@ from sfn.inbox.model import (
     closes_dead_letter,
     holds_lease,
 )
-from sfn.inbox.postgres.sheet import JobBatch
-from sfn.inbox.postgres.unit import InboxTransaction, TableLocation
+from sfn.inbox.postgres.job_batch import JobBatch
+from sfn.inbox.postgres.transaction import InboxTransaction, TableLocation
 from sfn.inbox.transitions import on_settle, on_wakeup
 from sfn.sfnfile.naming import layout_location
 

@@ -20,7 +20,7 @@ from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Outcome
 from sfn.errors import Transient
 from sfn.inbox import ClaimResult
-from sfn.inbox.admin import (
+from sfn.inbox.maintenance import (
     CLOSED_LETTER_RETENTION,
     INDEX_PAGE_SIZE,
     MAINTENANCE_INTERVAL,
@@ -38,11 +38,10 @@ from sfn.inbox.model import (
     TableStatus,
 )
 from sfn.inbox.scheduling import WorkerSignal
-from sfn.inbox.sqlite.committer import GroupCommitter
-from sfn.inbox.sqlite.ledger import SqliteOperations
-from sfn.inbox.sqlite.lock import InboxLock
-from sfn.inbox.sqlite.place import placed
-from sfn.inbox.sqlite.refusals import refusal
+from sfn.inbox.sqlite.database_file import InboxLock, placed
+from sfn.inbox.sqlite.errors import refusal
+from sfn.inbox.sqlite.group_commit import GroupCommitter
+from sfn.inbox.sqlite.operations import SqliteOperations
 from sfn.inbox.statistics import DropLimitState, QueueStats
 
 _log = structlog.stdlib.get_logger(__name__)

@@ -23,7 +23,7 @@ from sfn.inbox.intents import (
     notifications_for_due,
     split_messages,
 )
-from sfn.inbox.sqlite.batches import batches
+from sfn.inbox.sqlite.jobs import batches
 
 _ROW = "id, key, sender, peer, opened_at, due_at, unseen, left_open"
 _DUE = (

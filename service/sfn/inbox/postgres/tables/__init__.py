@@ -6,12 +6,12 @@ from collections.abc import Collection
 from typing import Final
 
 from sfn.inbox.postgres.tables.catalogs import CatalogTable
+from sfn.inbox.postgres.tables.concurrency_groups import GroupNumbers, KnownGroups
+from sfn.inbox.postgres.tables.dead_letters import DeadLetterTable
 from sfn.inbox.postgres.tables.events import EventTable
 from sfn.inbox.postgres.tables.intents import PostgresIntents
-from sfn.inbox.postgres.tables.lanes import GroupNumbers, KnownGroups
-from sfn.inbox.postgres.tables.letters import DeadLetterTable
-from sfn.inbox.postgres.tables.roster import IndexTable
-from sfn.inbox.postgres.tables.rows import JobTable
+from sfn.inbox.postgres.tables.jobs import JobTable
+from sfn.inbox.postgres.tables.table_index import IndexTable
 from sfn.inbox.postgres.tables.values import Sql, number_of
 
 __all__ = ["KnownGroups", "Sql", "SqlTransaction"]

@@ -8,7 +8,7 @@ from datetime import datetime
 from sfn.inbox.codec import from_micros, to_micros
 from sfn.inbox.model import LastEvent
 from sfn.inbox.postgres.tables.values import Sql, address, text, text_or_none
-from sfn.inbox.postgres.unit import LoggedEvent
+from sfn.inbox.postgres.transaction import LoggedEvent
 
 
 class EventTable:

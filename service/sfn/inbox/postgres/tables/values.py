@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from sfn.domain.identifiers import JobKey
 from sfn.inbox.codec import decode_key, encode_key
-from sfn.inbox.postgres.unit import TableLocation
+from sfn.inbox.postgres.transaction import TableLocation
 
 LONGEST: Final = 2000
 """Bytes of a key that goes into an index: a page of a B-tree takes a third of its 8192 at most, with what is beside."""

@@ -15,15 +15,15 @@ from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Outcome, describe
 from sfn.errors import OutcomeUnknown, SfnError
 from sfn.inbox import ClaimResult
-from sfn.inbox.admin import INDEX_PAGE_SIZE
+from sfn.inbox.maintenance import INDEX_PAGE_SIZE
 from sfn.inbox.model import CommittedTransaction, InboxConfig, LastResult, queue_full_error
+from sfn.inbox.postgres.apply_puts import Put, PutReply
 from sfn.inbox.postgres.claiming import ClaimRequest
-from sfn.inbox.postgres.ear import NotifyListener
-from sfn.inbox.postgres.intake import Put, PutReply
-from sfn.inbox.postgres.ledger import PostgresOperations
-from sfn.inbox.postgres.opening import OpenedDatabase
+from sfn.inbox.postgres.database import OpenedDatabase
+from sfn.inbox.postgres.notify_listener import NotifyListener
+from sfn.inbox.postgres.operations import PostgresOperations
 from sfn.inbox.postgres.settling import SettleRequest, SettleResult
-from sfn.inbox.postgres.transactions import Verb
+from sfn.inbox.postgres.transaction_runner import Verb
 from sfn.inbox.scheduling import WorkerSignal
 
 T = TypeVar("T")

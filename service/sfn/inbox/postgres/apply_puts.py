@@ -9,9 +9,9 @@ from typing import NamedTuple, TypeAlias
 from sfn.domain.events import InboxMessage, Intent, IntentOutcome, Notification, PutResult, UndecodableRequest
 from sfn.domain.identifiers import JobKey
 from sfn.inbox.model import InboxConfig, has_unprocessed
-from sfn.inbox.postgres import noting
-from sfn.inbox.postgres.sheet import JobBatch
-from sfn.inbox.postgres.unit import InboxTransaction, LoggedEvent
+from sfn.inbox.postgres import intents
+from sfn.inbox.postgres.job_batch import JobBatch
+from sfn.inbox.postgres.transaction import InboxTransaction, LoggedEvent
 from sfn.inbox.scheduling import makes_due
 from sfn.inbox.transitions import jobs_after_notification
 
@@ -61,7 +61,7 @@ class PostgresWriter:
         """
         noted = [(note, now) for notes, now in puts for note in notes if isinstance(note, Intent | IntentOutcome)]
         if noted:
-            await noting.take(unit, noted)
+            await intents.take(unit, noted)
         sheet = JobBatch(unit.rows)
         hints = [(note, now) for notes, now in puts for note in notes if isinstance(note, Notification)]
         numbers = await sheet.lock(self.subjects(hint for hint, _ in hints) | also, len(hints))

@@ -1,4 +1,4 @@
-"""Administration of an inbox: the recorded owner of a catalog's files, maintenance limits, and the log of errors."""
+"""Maintenance of an inbox, the same for all adapters: limits, the log of errors, the owner of a catalog's files."""
 
 from __future__ import annotations
 
@@ -14,6 +14,81 @@ from sfn.clock import Clock
 from sfn.domain.jobs import IndexedTable
 from sfn.errors import ExternalError
 from sfn.inbox import CatalogAdmin, TableIndex
+
+_log = structlog.stdlib.get_logger(__name__)
+
+INDEX_PAGE_SIZE: Final = 500
+"""Tables that are read from the index at a time."""
+PRUNE_BATCH_SIZE: Final = 500
+"""Events, or dead letters, that are deleted at a time: few, because puts wait meanwhile."""
+CLOSED_LETTER_RETENTION: Final = timedelta(days=30)
+"""Time until a closed dead letter is deleted."""
+MAINTENANCE_INTERVAL: Final = 60.0
+"""Seconds between two maintenance runs."""
+MAX_AUDIT_ENTRIES: Final = 10_000
+"""Most entries of the audit log."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandProgress:
+    """Progress of a command that takes several transactions.
+
+    Attributes:
+        audit_id: id of the entry in the audit log.
+        count: number of jobs so far.
+        last_key: key of the last job; jobs are processed by key.
+        has_more: True if there may be more jobs.
+    """
+
+    audit_id: int
+    count: int = 0
+    last_key: str = ""
+    has_more: bool = True
+
+
+LOG_INTERVAL: Final = timedelta(minutes=1)
+"""Pause between two records of the same error: calls are retried every second."""
+
+
+class InboxErrorLog:
+    """The log of failed inbox calls that are retried and raise no error to a client.
+
+    The first successful call is logged as a recovery. If calls keep failing, each error is logged once a minute.
+
+    Args:
+        clock: the wall clock.
+        part: name of the caller, for the log.
+    """
+
+    def __init__(self, clock: Clock, part: str) -> None:
+        self._clock, self._part = clock, part
+        self._logged_at: dict[str, datetime] = {}
+        self._is_failing = False
+
+    @contextmanager
+    def log_errors(self) -> Iterator[None]:
+        """Log an error of the call in this context.
+
+        Raises:
+            ExternalError: as the call raised it.
+        """
+        try:
+            yield
+        except ExternalError as error:
+            self._log_error(str(error))
+            raise
+        if self._is_failing:
+            self._is_failing = False
+            _log.info("inbox recovered", part=self._part)
+
+    def _log_error(self, error: str) -> None:
+        now = self._clock.now()
+        # If the clock was set back, records are not suppressed for longer.
+        self._logged_at = {text: at for text, at in self._logged_at.items() if at <= now < at + LOG_INTERVAL}
+        if error not in self._logged_at:
+            self._logged_at[error] = now
+            self._is_failing = True
+            _log.warning("inbox call failed", part=self._part, error=error)
 
 
 async def recorded_owner(catalog: str, catalog_id: str, catalog_admin: CatalogAdmin, table_index: TableIndex) -> str:
@@ -58,83 +133,3 @@ def _owner_of_file(row: IndexedTable, recorded: str | None) -> str | None:
     if row.live is not None:
         return row.catalog_id_in_file or recorded
     return row.foreign_catalog_id if row.foreign_catalog_id == recorded else None
-
-
-# ── Maintenance
-
-INDEX_PAGE_SIZE: Final = 500
-"""Tables that are read from the index at a time."""
-PRUNE_BATCH_SIZE: Final = 500
-"""Events, or dead letters, that are deleted at a time: few, because puts wait meanwhile."""
-CLOSED_LETTER_RETENTION: Final = timedelta(days=30)
-"""Time until a closed dead letter is deleted."""
-MAINTENANCE_INTERVAL: Final = 60.0
-"""Seconds between two maintenance runs."""
-MAX_AUDIT_ENTRIES: Final = 10_000
-"""Most entries of the audit log."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommandProgress:
-    """Progress of a command that takes several transactions.
-
-    Attributes:
-        audit_id: id of the entry in the audit log.
-        count: number of jobs so far.
-        last_key: key of the last job; jobs are processed by key.
-        has_more: True if there may be more jobs.
-    """
-
-    audit_id: int
-    count: int = 0
-    last_key: str = ""
-    has_more: bool = True
-
-
-# ── Log of errors
-
-LOG_INTERVAL: Final = timedelta(minutes=1)
-"""Pause between two records of the same error: calls are retried every second."""
-
-_log = structlog.stdlib.get_logger(__name__)
-
-
-class InboxErrorLog:
-    """The log of failed inbox calls that are retried and raise no error to a client.
-
-    The first successful call is logged as a recovery. If calls keep failing, each error is logged once a minute.
-
-    Args:
-        clock: the wall clock.
-        part: name of the caller, for the log.
-    """
-
-    def __init__(self, clock: Clock, part: str) -> None:
-        self._clock, self._part = clock, part
-        self._logged_at: dict[str, datetime] = {}
-        self._is_failing = False
-
-    @contextmanager
-    def log_errors(self) -> Iterator[None]:
-        """Log an error of the call in this context.
-
-        Raises:
-            ExternalError: as the call raised it.
-        """
-        try:
-            yield
-        except ExternalError as error:
-            self._log_error(str(error))
-            raise
-        if self._is_failing:
-            self._is_failing = False
-            _log.info("inbox recovered", part=self._part)
-
-    def _log_error(self, error: str) -> None:
-        now = self._clock.now()
-        # If the clock was set back, records are not suppressed for longer.
-        self._logged_at = {text: at for text, at in self._logged_at.items() if at <= now < at + LOG_INTERVAL}
-        if error not in self._logged_at:
-            self._logged_at[error] = now
-            self._is_failing = True
-            _log.warning("inbox call failed", part=self._part, error=error)

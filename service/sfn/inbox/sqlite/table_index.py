@@ -8,7 +8,7 @@ from typing import Any
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import IndexedTable
 from sfn.inbox.codec import decode_key, from_micros, parse_indexed_table, table_key_range
-from sfn.inbox.sqlite.rows import SqliteJobs
+from sfn.inbox.sqlite.jobs import SqliteJobs
 from sfn.inbox.statistics import MissingTableStats
 from sfn.sfnfile.naming import encoded_range, layout_location
 

@@ -8,8 +8,7 @@ from datetime import datetime
 from sfn.domain.events import Intent, IntentOutcome
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.inbox.intents import WHOLE_CATALOG_ID, OpenIntent, OpenIntents, ReceivedIntent, split_messages
-from sfn.inbox.postgres.notes import FoundIntents, IntentQuery
-from sfn.inbox.postgres.unit import InboxTransaction
+from sfn.inbox.postgres.transaction import FoundIntents, InboxTransaction, IntentQuery
 
 
 class _LoadedIntents:

@@ -39,16 +39,14 @@ from sfn.inbox.model import (
     poison_letter,
     to_leased_job,
 )
-from sfn.inbox.sqlite.brake import DropLimitTable
-from sfn.inbox.sqlite.dead import SqliteDeadLetters
-from sfn.inbox.sqlite.desk import SqliteAdmin
-from sfn.inbox.sqlite.due import DueRows
-from sfn.inbox.sqlite.events import EventLog
-from sfn.inbox.sqlite.intake import SqliteWriter
+from sfn.inbox.sqlite.apply_puts import EventLog, SqliteWriter
+from sfn.inbox.sqlite.dead_letters import SqliteDeadLetters
+from sfn.inbox.sqlite.drop_limit import DropLimitTable
 from sfn.inbox.sqlite.intents import SqliteIntents
-from sfn.inbox.sqlite.roster import IndexQueries
-from sfn.inbox.sqlite.rows import SqliteJobs
+from sfn.inbox.sqlite.jobs import DueRows, SqliteJobs
+from sfn.inbox.sqlite.operator_commands import SqliteAdmin
 from sfn.inbox.sqlite.schema import prepare
+from sfn.inbox.sqlite.table_index import IndexQueries
 from sfn.inbox.transitions import (
     event_history_of,
     is_poison,

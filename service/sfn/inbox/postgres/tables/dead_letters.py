@@ -10,8 +10,8 @@ from typing import Any, Final
 from sfn.domain.events import UndecodableRequest
 from sfn.domain.identifiers import JobKey
 from sfn.domain.jobs import DeadLetterReason
-from sfn.inbox.admin import MAX_AUDIT_ENTRIES
 from sfn.inbox.codec import dead_letter_conditions, from_micros, parse_dead_letter, to_micros
+from sfn.inbox.maintenance import MAX_AUDIT_ENTRIES
 from sfn.inbox.model import (
     MAX_UNDECODABLE_PER_SENDER,
     AdminCommand,

@@ -10,9 +10,9 @@ from datetime import datetime
 from sfn.domain.events import Notification, PutResult, UndecodableRequest
 from sfn.domain.identifiers import JobKey
 from sfn.domain.jobs import DeadLetterReason
-from sfn.inbox.admin import MAX_AUDIT_ENTRIES, CommandProgress
 from sfn.inbox.codec import encode_key, from_micros, to_micros
 from sfn.inbox.intents import intent_stats_by_catalog
+from sfn.inbox.maintenance import MAX_AUDIT_ENTRIES, CommandProgress
 from sfn.inbox.model import (
     RELEASE_BATCH_SIZE,
     AdminCommand,
@@ -26,12 +26,11 @@ from sfn.inbox.model import (
     event_seq_of,
     to_table_status,
 )
-from sfn.inbox.sqlite.brake import DropLimitTable
-from sfn.inbox.sqlite.dead import SqliteDeadLetters
-from sfn.inbox.sqlite.due import DueRows
+from sfn.inbox.sqlite.dead_letters import SqliteDeadLetters
+from sfn.inbox.sqlite.drop_limit import DropLimitTable
 from sfn.inbox.sqlite.intents import SqliteIntents
-from sfn.inbox.sqlite.roster import IndexQueries
-from sfn.inbox.sqlite.rows import SqliteJobs
+from sfn.inbox.sqlite.jobs import DueRows, SqliteJobs
+from sfn.inbox.sqlite.table_index import IndexQueries
 from sfn.inbox.statistics import DropLimitState, QueueStats, catalogs_over_limit, earliest_by_catalog
 from sfn.inbox.transitions import on_release_hold, on_replay
 

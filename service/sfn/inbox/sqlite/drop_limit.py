@@ -9,7 +9,7 @@ from datetime import datetime
 from sfn.domain.jobs import BackwardStep
 from sfn.inbox.codec import decode_key, encode_key, encode_step, namespaces_column, parse_sweep, to_micros
 from sfn.inbox.model import InboxConfig, Job, LastSweep, is_renamed
-from sfn.inbox.sqlite.roster import IndexQueries
+from sfn.inbox.sqlite.table_index import IndexQueries
 from sfn.inbox.statistics import (
     DropLimitState,
     NamedTable,

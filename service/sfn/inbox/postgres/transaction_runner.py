@@ -10,10 +10,9 @@ import anyio
 
 from sfn.errors import SfnError
 from sfn.inbox.postgres.connections import Connections, PostgresConnection
-from sfn.inbox.postgres.faults import ABORTED, UNCERTAIN, PostgresConnectionLost, PostgresFault
-from sfn.inbox.postgres.refusals import refusal
+from sfn.inbox.postgres.errors import ABORTED, UNCERTAIN, PostgresConnectionLost, PostgresFault, refusal
 from sfn.inbox.postgres.tables import KnownGroups, Sql, SqlTransaction
-from sfn.inbox.postgres.unit import InboxTransaction, RetryTransaction
+from sfn.inbox.postgres.transaction import InboxTransaction, RetryTransaction
 
 T = TypeVar("T")
 Verb: TypeAlias = Callable[[InboxTransaction], Awaitable[T]]

@@ -10,7 +10,7 @@ from typing import Final
 import anyio
 
 from sfn.inbox.postgres.connections import Connections, PostgresConnection
-from sfn.inbox.postgres.faults import PostgresFault
+from sfn.inbox.postgres.errors import PostgresFault
 
 CHANNEL: Final = "sfn_inbox"
 PATIENCE: Final = 2.0

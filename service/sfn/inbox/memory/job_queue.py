@@ -34,8 +34,8 @@ from sfn.domain.jobs import (
     Wakeup,
 )
 from sfn.inbox import ClaimResult
+from sfn.inbox.memory.dead_letters import MemoryDeadLetters
 from sfn.inbox.memory.intents import MemoryIntents
-from sfn.inbox.memory.letters import MemoryDeadLetters
 from sfn.inbox.model import (
     DeadLetterStatus,
     InboxConfig,

@@ -11,7 +11,7 @@ from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import DeadLetterReason, IndexedTable
 from sfn.inbox.codec import STAT_STATE_SQL, from_micros, parse_indexed_table, table_key_range, to_micros
 from sfn.inbox.postgres.tables.values import Sql, addressed, addresses, lock_number, text
-from sfn.inbox.postgres.unit import TableLocation
+from sfn.inbox.postgres.transaction import TableLocation
 from sfn.inbox.statistics import MissingTableStats
 
 _KNOWN: Final = "SELECT row.key, name, reason, wish, story, memo FROM sfn.subject AS row LEFT JOIN sfn.memo USING (key)"

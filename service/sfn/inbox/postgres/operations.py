@@ -15,12 +15,12 @@ from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import BackwardStep, LeasedJob, Wakeup
 from sfn.inbox.codec import encode_step
 from sfn.inbox.model import InboxConfig, holds_lease, is_renamed
+from sfn.inbox.postgres.apply_puts import PostgresWriter
 from sfn.inbox.postgres.claiming import Claiming
-from sfn.inbox.postgres.desk import PostgresAdmin
-from sfn.inbox.postgres.intake import PostgresWriter
+from sfn.inbox.postgres.job_batch import JobBatch
+from sfn.inbox.postgres.operator_commands import PostgresAdmin
 from sfn.inbox.postgres.settling import SettleRequest, SettleResult, ask, settle_all
-from sfn.inbox.postgres.sheet import JobBatch
-from sfn.inbox.postgres.unit import InboxTransaction, Locking, TableLocation
+from sfn.inbox.postgres.transaction import InboxTransaction, Locking, TableLocation
 from sfn.inbox.statistics import NamedTable, counted_steps, dropped_table, is_already_counted, without_old_names
 from sfn.inbox.transitions import event_history_of
 from sfn.sfnfile.naming import layout_location

@@ -8,8 +8,8 @@ from datetime import datetime
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import JobKey
 from sfn.domain.jobs import DeadLetterReason
-from sfn.inbox.admin import CommandProgress
 from sfn.inbox.intents import intent_stats_by_catalog
+from sfn.inbox.maintenance import CommandProgress
 from sfn.inbox.model import (
     RELEASE_BATCH_SIZE,
     AdminCommand,
@@ -20,9 +20,9 @@ from sfn.inbox.model import (
     event_seq_of,
     to_table_status,
 )
-from sfn.inbox.postgres.intake import PostgresWriter
-from sfn.inbox.postgres.sheet import JobBatch
-from sfn.inbox.postgres.unit import InboxTransaction, Locking
+from sfn.inbox.postgres.apply_puts import PostgresWriter
+from sfn.inbox.postgres.job_batch import JobBatch
+from sfn.inbox.postgres.transaction import InboxTransaction, Locking
 from sfn.inbox.statistics import (
     DropLimitState,
     QueueStats,

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from sfn.domain.identifiers import JobKey
 from sfn.inbox.model import Job
-from sfn.inbox.postgres.unit import JobChange, JobStore, Locking, RetryTransaction
+from sfn.inbox.postgres.transaction import JobChange, JobStore, Locking, RetryTransaction
 
 
 class JobBatch:
