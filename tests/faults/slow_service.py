@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sfn.app import service
-from sfn.inbox.sqlite import committer
+from sfn.inbox.sqlite import group_commit
 from sfn.inbox.sqlite.group_commit import WriterJob, run_transaction
 from sfn.inbox.sqlite.operations import SqliteOperations
 from sfn.settings import load
@@ -29,7 +29,7 @@ def transact_slowly(ledger: SqliteOperations, jobs: Sequence[WriterJob[Any]]) ->
 
 
 if __name__ == "__main__":
-    names = vars(committer)
+    names = vars(group_commit)
     assert names["run_transaction"] is run_transaction, "the committer calls something else now, and would not be slow"
     names["run_transaction"] = transact_slowly
     raise SystemExit(service.run(load(Path(sys.argv[-1])), wrap_store=partial(SlowStore, seconds=HALF_A_CALL)))

@@ -24,33 +24,32 @@ from sfn.inbox.codec import (
     to_micros_or_none,
 )
 from sfn.inbox.model import Job, group_of, is_renamed, table_missing_since
-from sfn.inbox.postgres.tables import columns
 from sfn.inbox.postgres.tables.concurrency_groups import GroupNumbers
 from sfn.inbox.postgres.tables.values import Sql, address, addressed, addresses, text, text_or_none
 from sfn.inbox.postgres.transaction import Due, JobChange, LoadedJobs, Locking, Overdue, RetryTransaction, Waiting
 from sfn.sfnfile.naming import layout_location
 
-LOCATIONS: Final = "locations"
-TYPES: Final = {
+_LOCATIONS: Final = "locations"
+_TYPES: Final = {
     **dict.fromkeys(JOB_COLUMNS.split(", "), "bigint"),
     **dict.fromkeys(("state", "reason", "live_uuid", "live_location"), "text"),
-    **dict.fromkeys(("said", "wish", "story", LOCATIONS), "bytea"),
+    **dict.fromkeys(("said", "wish", "story", _LOCATIONS), "bytea"),
     **dict.fromkeys(("attempt", "crashes", "lane"), "int"),
     "missing_since": "bigint",
     "renamed": "boolean",
 }
 """Every column but a row's key, name and catalog."""
-_ORDER: Final = {name: number for number, name in enumerate(TYPES)}
+_ORDER: Final = {name: number for number, name in enumerate(_TYPES)}
 
-_WHOLE: Final = {"key": "text", "name": "text", "catalog": "text", **TYPES}
-INSERT: Final = (
+_WHOLE: Final = {"key": "text", "name": "text", "catalog": "text", **_TYPES}
+_INSERT: Final = (
     f"INSERT INTO sfn.subject({', '.join(_WHOLE)}) SELECT * FROM "
     f"unnest({', '.join(f'${number}::{kind}[]' for number, kind in enumerate(_WHOLE.values(), start=1))}) "
     f'AS new({", ".join(_WHOLE)}) ORDER BY key COLLATE "C" ON CONFLICT (key) DO NOTHING'
 )
-"""Makes rows that are not there; takes what `whole` gives."""
+"""Makes rows that are not there; takes what `_new_values` returns."""
 
-_ROW = f"key, name, {LOCATIONS}, {JOB_COLUMNS}"
+_ROW = f"key, name, {_LOCATIONS}, {JOB_COLUMNS}"
 _WANTED = "FROM unnest($1::int[], $2::int[]) AS wanted(lane, most)"
 _QUEUED = "FROM sfn.subject WHERE lane = wanted.lane AND state = 'queued'"
 _QUEUES = (
@@ -59,7 +58,7 @@ _QUEUES = (
     "UNION ALL SELECT id, NULL, NULL, NULL, catalog, store, urgency FROM sfn.lane WHERE NOT id = ANY($3)"
 )
 _NOTHING = ", ".join(
-    f"NULL::{kind}" for kind in ("text", "text", "bytea", *(TYPES[name] for name in JOB_COLUMNS.split(", ")))
+    f"NULL::{kind}" for kind in ("text", "text", "bytea", *(_TYPES[name] for name in JOB_COLUMNS.split(", ")))
 )
 
 
@@ -165,14 +164,14 @@ class JobTable:
         return group_of(before, self._stores) != group_of(after, self._stores)
 
     async def _insert(self, rows: Sequence[Job], placed: Mapping[JobKey, int]) -> None:
-        inserted = await self._sql.execute(columns.INSERT, *columns.whole(rows, placed))
+        inserted = await self._sql.execute(_INSERT, *_new_values(rows, placed))
         if inserted < len(rows):
             raise RetryTransaction
 
     async def _update(self, pairs: Sequence[tuple[Job, Job]], placed: Mapping[JobKey, int]) -> None:
-        names, values = columns.changed(pairs, placed)
+        names, values = _changed_values(pairs, placed)
         if names:
-            await self._sql.execute(columns.update(names), *values)
+            await self._sql.execute(_update(names), *values)
 
     async def _write_memos(self, rows: Sequence[tuple[PublishCache, Job]]) -> None:
         changed = [row for before, row in rows if row.cache is not before and row.cache != before]
@@ -221,16 +220,16 @@ def _row(found: Sequence[Any]) -> Job:
 
 
 @cache
-def update(names: tuple[str, ...]) -> str:
-    """Changes these columns of several rows; takes what `changed` gives."""
-    values = ", ".join(f"${number}::{TYPES[name]}[]" for number, name in enumerate(names, start=2))
+def _update(names: tuple[str, ...]) -> str:
+    """Changes these columns of several rows; takes what `_changed_values` returns."""
+    values = ", ".join(f"${number}::{_TYPES[name]}[]" for number, name in enumerate(names, start=2))
     return (
         f"UPDATE sfn.subject AS row SET {', '.join(map(_assigned, names))} "
         f"FROM unnest($1::text[], {values}) AS new(key, {', '.join(names)}) WHERE row.key = new.key"
     )
 
 
-def whole(rows: Sequence[Job], lanes: Mapping[JobKey, int]) -> list[Sequence[object]]:
+def _new_values(rows: Sequence[Job], lanes: Mapping[JobKey, int]) -> list[Sequence[object]]:
     """The values of new rows, column by column."""
     named = [address(row.subject) for row in rows]
     keys, names = [key for key, _ in named], [name for _, name in named]
@@ -238,11 +237,11 @@ def whole(rows: Sequence[Job], lanes: Mapping[JobKey, int]) -> list[Sequence[obj
         keys,
         names,
         [row.subject.catalog for row in rows],
-        *([_value(row, name, lanes) for row in rows] for name in TYPES),
+        *([_value(row, name, lanes) for row in rows] for name in _TYPES),
     ]
 
 
-def changed(
+def _changed_values(
     pairs: Sequence[tuple[Job, Job]], lanes: Mapping[JobKey, int]
 ) -> tuple[tuple[str, ...], list[Sequence[object]]]:
     """In which columns rows differ from what they were; and the rows' addresses, and their values column by column.
@@ -265,7 +264,7 @@ def _differences(before: Job, after: Job, lanes: Mapping[JobKey, int]) -> dict[s
     if "live_uuid" in values:
         values |= {name: text_or_none(values[name]) for name in ("live_uuid", "live_location")}
     if after.locations is not before.locations:
-        values[LOCATIONS] = encode_strings(after.locations)
+        values[_LOCATIONS] = encode_strings(after.locations)
     if after.subject in lanes:
         values["lane"] = lanes[after.subject]
     return values
