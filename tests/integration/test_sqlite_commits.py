@@ -130,7 +130,7 @@ async def test_what_changes_nothing_costs_no_sync(writer: Writer) -> None:
     await writer.fail(SYNC, errno.EIO)
     assert await writer.committer.put(event, NOW) == PutResult(0, 1)
     await writer.committer.run(lambda ledger: ledger.claim(PLENTY, NOW))
-    assert await writer.committer.run(lambda ledger: ledger.roster.with_uuid("prod", "u1")) == []
+    assert await writer.committer.run(lambda ledger: ledger.table_index.with_uuid("prod", "u1")) == []
     assert await writer.committer.run(lambda ledger: ledger.prune(NOW, 10)) == 0
     with pytest.raises(FatalError):
         await writer.put(ORDERS)
@@ -153,7 +153,7 @@ async def test_a_full_disk_takes_nothing_and_says_to_come_again(writer: Writer) 
     ] * 2
     assert errors[0] is not errors[1]
     assert "SQLITE_FULL" in errors[0].found
-    known = await writer.committer.run(lambda ledger: ledger.roster.known("prod", "", 10))
+    known = await writer.committer.run(lambda ledger: ledger.table_index.known("prod", "", 10))
     assert [row.table for _, row in known] == [ORDERS]
     assert writer.stored() == 1
 
@@ -166,7 +166,7 @@ async def test_after_a_failing_disk_nothing_is_trusted(writer: Writer, step: Ste
         with pytest.raises(FatalError, match=name):
             await writer.put(ORDERS)
     with pytest.raises(FatalError, match=name):
-        await writer.committer.run(lambda ledger: ledger.roster.with_uuid("prod", "u1"))
+        await writer.committer.run(lambda ledger: ledger.table_index.with_uuid("prod", "u1"))
     with anyio.fail_after(5):
         assert name in (await writer.committer.broken()).found
         assert not await writer.committer.close()
@@ -274,7 +274,7 @@ async def test_verbs_of_one_transaction_see_each_other(writer: Writer) -> None:
     seen: list[TableIdentifier] = []
 
     async def look() -> None:
-        page = await writer.committer.run(lambda ledger: ledger.roster.known("prod", "", 10))
+        page = await writer.committer.run(lambda ledger: ledger.table_index.known("prod", "", 10))
         seen.extend(row.table for _, row in page)
 
     async with writer.busy() as tasks:

@@ -150,7 +150,7 @@ class SqliteKept:
         return {decode_key(key) for (key,) in self._ledger._db.execute(query)}
 
     def carrying(self, catalog: str, uuid: str) -> set[TableIdentifier]:
-        return {row.table for row in self._ledger.roster.with_uuid(catalog, uuid)}
+        return {row.table for row in self._ledger.table_index.with_uuid(catalog, uuid)}
 
     def wrong(self) -> list[tuple[str, str]]:
         counted = {pair: count for pair, count in SqliteJobs(self._ledger._db).counts.items() if count}

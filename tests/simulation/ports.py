@@ -88,10 +88,10 @@ class SimulatedInbox:
             page = await self._known(catalog, page[-1][0])
 
     async def _known(self, catalog: str, after: str) -> list[tuple[str, IndexedTable]]:
-        return await self._node.transact("known", lambda: self._ledger.roster.known(catalog, after, 10))
+        return await self._node.transact("known", lambda: self._ledger.table_index.known(catalog, after, 10))
 
     async def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
-        return await self._node.transact("carrying", lambda: self._ledger.roster.with_uuid(catalog, uuid))
+        return await self._node.transact("carrying", lambda: self._ledger.table_index.with_uuid(catalog, uuid))
 
     async def event_history(self, table: TableIdentifier) -> EventHistory | None:
         return await self._node.transact("told", lambda: self._ledger.event_history(table))

@@ -52,7 +52,7 @@ class Replica(PostgresInbox):
             return
         await self._ear.listen()
         late = self._clock.now() + SELDOM
-        await self._bell.wait(late if until is None else min(until, late))
+        await self._signal.wait(late if until is None else min(until, late))
 
 
 @dataclass(frozen=True, slots=True)

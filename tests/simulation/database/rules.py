@@ -95,7 +95,7 @@ class Rules:
         """
         newest: dict[JobKey, int] = {}
         for entry in self._server.tables.events.committed.values():
-            newest[entry.hint.subject] = max(entry.seq, newest.get(entry.hint.subject, 0))
+            newest[entry.notification.subject] = max(entry.seq, newest.get(entry.notification.subject, 0))
         rows = {subject: stored.row for subject, stored in self._server.tables.rows.committed.items()}
         behind = [subject for subject in rows if rows[subject].notified_seq < newest.get(subject, 0)]
         found = [("behind its events", str(subject)) for subject in behind if isinstance(subject, TableIdentifier)]

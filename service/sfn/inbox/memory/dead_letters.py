@@ -28,7 +28,7 @@ class MemoryDeadLetters:
     """Dead letters by id, in the order in which they were opened.
 
     Attributes:
-        audited: the orders that were carried out, in order.
+        audited: the executed commands, in order.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class MemoryDeadLetters:
         self._last = 0
 
     def open(self, letter: NewDeadLetter, now: datetime) -> None:
-        """Open a letter, or bring the subject's open one up to date."""
+        """Open a letter, or update the open letter of the subject."""
         before = self._open_of(letter.subject)
         if before is None:
             self._add(
@@ -66,7 +66,7 @@ class MemoryDeadLetters:
             self.end(before.id, status, now, actor)
 
     def end(self, number: int, status: DeadLetterStatus, now: datetime, actor: str | None) -> bool:
-        """Close an open letter. False: there is none of that id."""
+        """Close an open letter; return False if there is none with that id."""
         letter = self._letters.get(number)
         if letter is None or letter.status is not OPEN:
             return False
@@ -74,36 +74,36 @@ class MemoryDeadLetters:
         return True
 
     def find(self, wanted: DeadLetterFilter) -> list[DeadLetter]:
-        """All that are wanted, by id."""
+        """Return the matching letters, by id."""
         return [letter for letter in self._letters.values() if wanted.matches(letter)]
 
     def numbered(self, numbers: Sequence[int]) -> list[DeadLetter]:
-        """Those of these ids that there are, by id."""
+        """Return the letters with these ids, by id."""
         return [self._letters[number] for number in sorted(set(numbers)) if number in self._letters]
 
     def event(self, number: int) -> UndecodableRequest | None:
-        """The request that a letter is about."""
+        """Return the undecodable request of a letter; None if there is none."""
         return self._events.get(number)
 
     def counts(self) -> Counter[tuple[str, str]]:
-        """How many are open, by catalog and reason."""
+        """Return the number of open letters, by catalog and reason."""
         catalogs = [
             (letter.subject.catalog if letter.subject else "", letter) for letter in self.find(DeadLetterFilter())
         ]
         return Counter((catalog, letter.reason.value) for catalog, letter in catalogs)
 
     def oldest(self) -> dict[str, datetime]:
-        """By catalog when the oldest open letter was opened of a table that is given up; held ones wait on purpose."""
+        """Return the opening time of the oldest open letter by catalog, without held drops, which wait on purpose."""
         open_ones = [one for one in self.find(DeadLetterFilter()) if one.reason is not DeadLetterReason.HELD_DROP]
         return {one.subject.catalog: one.opened_at for one in reversed(open_ones) if one.subject is not None}
 
     def note(self, action: str, order: AdminCommand, count: int) -> int:
-        """Remember an order that was carried out; the entry's id."""
+        """Add a command to the audit log; return the id of the entry."""
         self.audited.append(AuditEntry(len(self.audited) + 1, order.at, order.actor, action, order.target, count))
         return len(self.audited)
 
     def recount(self, entry: int, count: int) -> None:
-        """Remember how far an order is that was noted."""
+        """Update the count of an entry in the audit log."""
         self.audited[entry - 1] = replace(self.audited[entry - 1], count=count)
 
     def _add(self, letter: DeadLetter) -> int:

@@ -1,4 +1,4 @@
-"""What comes into the inbox in memory, is worked off, and is known of it."""
+"""The job queue in memory: puts, claims, settles, the table index and the drop limit."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ from sfn.sfnfile.naming import layout_location
 
 
 class MemoryJobQueue:
-    """Intake, worklist and roster in one, for one event loop and one worker."""
+    """Implements `InboxWriter`, `JobQueue`, `TableIndex` and `DropLimit`, for one event loop and one worker."""
 
-    def __init__(self, terms: InboxConfig, clock: Clock) -> None:
-        self._terms, self._clock = terms, clock
-        self._bell = WorkerSignal(clock)
+    def __init__(self, config: InboxConfig, clock: Clock) -> None:
+        self._config, self._clock = config, clock
+        self._signal = WorkerSignal(clock)
         self._rows: dict[JobKey, Job] = {}
         self._lanes: set[ConcurrencyGroup] = set()
         self._events: set[tuple[str, str]] = set()
@@ -89,27 +89,27 @@ class MemoryJobQueue:
 
     async def put(self, messages: Sequence[InboxMessage]) -> PutResult:
         now, new, superseded = self._clock.now(), 0, 0
-        hints = [note for note in messages if isinstance(note, Notification)]
+        notifications = [note for note in messages if isinstance(note, Notification)]
         for odd in (note for note in messages if isinstance(note, UndecodableRequest)):
             self._letters.keep(odd, now)
         self._intents.take([(note, now) for note in messages if isinstance(note, Intent | IntentOutcome)])
-        for hint in hints:
-            if hint.event_id is None or (hint.sender, hint.event_id) not in self._events:
+        for notification in notifications:
+            if notification.event_id is None or (notification.sender, notification.event_id) not in self._events:
                 new += 1
-                superseded += has_unprocessed(self._rows.get(hint.subject))
-                if self._take(hint, now):
-                    self._bell.notify()
-        return PutResult(new, len(hints) - new, superseded)
+                superseded += has_unprocessed(self._rows.get(notification.subject))
+                if self._take(notification, now):
+                    self._signal.notify()
+        return PutResult(new, len(notifications) - new, superseded)
 
     async def wait(self, until: datetime | None) -> None:
-        await self._bell.wait(until)
+        await self._signal.wait(until)
 
     async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
-        self._bell.clear()
+        self._signal.clear()
         now = self._clock.now()
-        hints, next_ask = self._intents.ask(now)
-        for hint in hints:
-            self._take(hint, now)
+        notifications, next_ask = self._intents.ask(now)
+        for notification in notifications:
+            self._take(notification, now)
         if self._run_out(now):
             self._prolong(running, now)
         lost = self._run_out(now)
@@ -125,7 +125,7 @@ class MemoryJobQueue:
     async def renew(self, claims: Sequence[LeasedJob]) -> list[LeasedJob]:
         renewed = self._prolong(claims, self._clock.now())
         if len(renewed) < len(claims):
-            self._bell.notify()
+            self._signal.notify()
         return renewed
 
     async def record_location(
@@ -142,14 +142,14 @@ class MemoryJobQueue:
         if layout_key not in row.locations:
             self._save(replace(row, locations=row.locations | {layout_key}))
             self._ask((Wakeup(name) for name in sorted(others)), self._clock.now())
-            self._bell.notify()
+            self._signal.notify()
         return others
 
     async def allow_step(self, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
         row = self._held_by(claim)
         if row is None:
             return False
-        window = self._terms.drop_limit_window
+        window = self._config.drop_limit_window
         self._permits = {asked: permit for asked, permit in self._permits.items() if permit[0] > now - window}
         if (claim.subject, step) in self._permits:
             return True
@@ -166,13 +166,13 @@ class MemoryJobQueue:
         row = self._held_by(claim)
         if row is None:
             return False
-        after = on_settle(row, claim, outcome, now, self._terms.retry_cap)
+        after = on_settle(row, claim, outcome, now, self._config.retry_cap)
         if after is None:
             del self._rows[claim.subject]
         else:
             self._save(after)
         self._note(claim, outcome, row.attempt, now)
-        self._bell.notify()
+        self._signal.notify()
         return True
 
     async def tables(self, catalog: str) -> AsyncIterator[IndexedTable]:
@@ -195,27 +195,27 @@ class MemoryJobQueue:
         return frozenset(name for name, (_, at) in live.items() if at.location == location) - {table}
 
     async def max_missing(self, catalog: str) -> int:
-        return self._terms.allowed_drops(catalog, self._live_count(catalog))
+        return self._config.allowed_drops(catalog, self._live_count(catalog))
 
     def _allows(self, catalog: str, drop: NamedTable | None, drops: Sequence[NamedTable]) -> bool:
-        """Whether one more step is no more than may be; a table that is dropped twice disappears once."""
+        """Return whether the limit allows one more step; a table that is dropped twice counts once."""
         live = self._live_count(catalog)
-        if self._steps(catalog, drops) >= self._terms.max_steps(catalog, live):
+        if self._steps(catalog, drops) >= self._config.max_steps(catalog, live):
             return False
         if drop is None:
             return True
         gone = {one.name for one in without_old_names([*drops, drop])}
-        return len(gone) <= self._terms.max_drops_of(catalog, live + len(gone - self._live(catalog).keys()))
+        return len(gone) <= self._config.max_drops_of(catalog, live + len(gone - self._live(catalog).keys()))
 
     def _steps(self, catalog: str, drops: Sequence[NamedTable]) -> int:
         """Return how many steps of a catalog count; its drops within the hour are given."""
-        since = self._clock.now() - self._terms.drop_limit_window
+        since = self._clock.now() - self._config.drop_limit_window
         steps = sum(one.catalog == catalog and at > since for (one, _), (at, _) in self._permits.items())
         return counted_steps(steps, drops)
 
     def _drops(self, catalog: str) -> list[NamedTable]:
         """Return the drops that were allowed within the hour."""
-        since = self._clock.now() - self._terms.drop_limit_window
+        since = self._clock.now() - self._config.drop_limit_window
         drops = [drop for at, drop in self._permits.values() if drop is not None and at > since]
         return [drop for drop in drops if drop.name.catalog == catalog]
 
@@ -224,16 +224,16 @@ class MemoryJobQueue:
         live = self._live(catalog).items()
         return len(without_old_names(NamedTable(name, at.uuid, is_renamed(row)) for name, (row, at) in live))
 
-    def _take(self, hint: Notification, now: datetime) -> bool:
-        """Log a hint and change rows by it; whether one may have fallen due."""
-        if hint.event_id is not None:
-            self._events.add((hint.sender, hint.event_id))
-        stirring = False
-        for row in jobs_after_notification(hint, self._next(), now, self._terms, self._rows.get).values():
-            stirring = stirring or makes_due(self._rows.get(row.subject), row)
+    def _take(self, notification: Notification, now: datetime) -> bool:
+        """Log a notification and change its jobs; return whether one may have become due."""
+        if notification.event_id is not None:
+            self._events.add((notification.sender, notification.event_id))
+        may_make_due = False
+        for row in jobs_after_notification(notification, self._next(), now, self._config, self._rows.get).values():
+            may_make_due = may_make_due or makes_due(self._rows.get(row.subject), row)
             self._save(row)
-        self._logged[self._last] = (hint, now)
-        return stirring
+        self._logged[self._last] = (notification, now)
+        return may_make_due
 
     def _next(self) -> int:
         self._last += 1
@@ -244,7 +244,7 @@ class MemoryJobQueue:
         self._lanes.add(self._lane(row))
 
     def _lane(self, row: Job) -> ConcurrencyGroup:
-        return group_of(row, self._terms.stores)
+        return group_of(row, self._config.stores)
 
     def _of(self, state: JobState) -> list[Job]:
         return [row for row in self._rows.values() if row.state is state]
@@ -252,14 +252,14 @@ class MemoryJobQueue:
     def _prolong(self, claims: Sequence[LeasedJob], now: datetime) -> list[LeasedJob]:
         prolonged = [claim for claim in claims if self._held_by(claim) is not None]
         for claim in prolonged:
-            self._save(on_renew(self._rows[claim.subject], now, self._terms.lease))
+            self._save(on_renew(self._rows[claim.subject], now, self._config.lease))
         return prolonged
 
     def _run_out(self, now: datetime) -> list[Job]:
         return [row for row in self._of(JobState.LEASED) if row.lease_until is not None and row.lease_until <= now]
 
     def _live(self, catalog: str) -> dict[TableIdentifier, tuple[Job, PublishedPointer]]:
-        """The catalog's rows that have a live file."""
+        """Return the jobs of the catalog with a live file."""
         return {
             subject: (row, row.table_state.live)
             for subject, row in self._rows.items()
@@ -271,9 +271,9 @@ class MemoryJobQueue:
         return row if holds_lease(row, claim) else None
 
     def _expire(self, row: Job, now: datetime) -> None:
-        after = on_lease_expired(row, now, self._terms)
+        after = on_lease_expired(row, now, self._config)
         self._save(after)
-        if is_poison(after, self._terms):
+        if is_poison(after, self._config):
             self._poisoned.append(poison_letter(row.subject, after.crashes, row.attempt))
             self._letters.open(self._poisoned[-1], now)
 
@@ -287,12 +287,12 @@ class MemoryJobQueue:
         return fair_order([(lane, waiting[lane]) for lane in rotate(self._lanes, self._turn)], slots)
 
     def _leased(self, row: Job, lane: ConcurrencyGroup, now: datetime) -> LeasedJob:
-        after = on_claim(row, self._next(), now, self._terms.lease)
+        after = on_claim(row, self._next(), now, self._config.lease)
         self._save(after)
         return to_leased_job(after, lane, self._swept.get(row.subject.catalog))
 
     def _note(self, claim: LeasedJob, outcome: Outcome, attempts: int, now: datetime) -> None:
-        """What an outcome means for other rows, the dead letters and the brake."""
+        """Apply an outcome to other jobs, the dead letters and the drop limit."""
         catalog = claim.subject.catalog
         if isinstance(outcome, DeadLettered):
             self._letters.open(NewDeadLetter(claim.subject, outcome.reason, outcome.detail, attempts), now)
@@ -312,7 +312,7 @@ class MemoryJobQueue:
 
     def _ask(self, asks: Iterable[Wakeup], now: datetime) -> None:
         for ask in asks:
-            after = on_wakeup(self._rows.get(ask.table), ask, self._next(), now, self._terms.retry_cap)
+            after = on_wakeup(self._rows.get(ask.table), ask, self._next(), now, self._config.retry_cap)
             if after is not None:
                 self._save(after)
 

@@ -1,6 +1,6 @@
 """The inbox in a PostgreSQL database: durable, for any number of processes.
 
-The driver is imported when a database is reached: it is an extra.
+The driver is imported only when a database is opened, because it is an extra.
 """
 
 from sfn.inbox.postgres.database import PreflightResult, preflight

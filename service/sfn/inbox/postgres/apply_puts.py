@@ -1,4 +1,4 @@
-"""How notes come in: over the port to the database, the same for one put and for many at once."""
+"""Puts, over the port to the database: one or many in a transaction."""
 
 from __future__ import annotations
 
@@ -16,100 +16,104 @@ from sfn.inbox.scheduling import makes_due
 from sfn.inbox.transitions import jobs_after_notification
 
 Put: TypeAlias = tuple[Sequence[InboxMessage], datetime]
-"""The notes of one call, and when it came."""
+"""The messages of one call, and its time."""
 
 
 class AppliedNotification(NamedTuple):
-    """What became of a hint.
+    """The result of one notification.
 
     Attributes:
-        new: it was not known.
-        superseded: its subject had news waiting already.
-        stirring: a row may have fallen due by it.
+        new: True if it was not known.
+        superseded: True if its subject had an unprocessed change already.
+        may_make_due: True if a job may have become due.
     """
 
     new: bool
     superseded: bool = False
-    stirring: bool = False
+    may_make_due: bool = False
 
 
 class PutReply(NamedTuple):
-    """What became of one put; `stirring` as of `Taken`."""
+    """The result of one put; `may_make_due` as in `AppliedNotification`."""
 
     accepted: PutResult
-    stirring: bool
+    may_make_due: bool
 
 
 class PostgresWriter:
-    """Takes notes in.
+    """The operations of receivers.
 
     Args:
-        terms: settings.
+        config: the configuration of the inbox.
     """
 
-    def __init__(self, terms: InboxConfig) -> None:
-        self._terms = terms
+    def __init__(self, config: InboxConfig) -> None:
+        self._config = config
 
     async def put_all(self, unit: InboxTransaction, puts: Sequence[Put], also: set[JobKey]) -> list[PutReply]:
-        """Several puts in one transaction.
+        """Run several puts in one transaction.
 
         Args:
             also: more jobs to lock; extended by jobs that turn out to be needed.
 
         Raises:
-            RetryTransaction: it has grown, or somebody made a row meanwhile.
+            RetryTransaction: `also` has grown, or another transaction inserted a job meanwhile.
         """
         noted = [(note, now) for notes, now in puts for note in notes if isinstance(note, Intent | IntentOutcome)]
         if noted:
             await intents.take(unit, noted)
-        sheet = JobBatch(unit.rows)
-        hints = [(note, now) for notes, now in puts for note in notes if isinstance(note, Notification)]
-        numbers = await sheet.lock(self.subjects(hint for hint, _ in hints) | also, len(hints))
-        answers = iter(await self.take(unit, sheet, hints, numbers))
-        also |= sheet.lacking
-        await sheet.write()
+        batch = JobBatch(unit.rows)
+        notifications = [(note, now) for notes, now in puts for note in notes if isinstance(note, Notification)]
+        numbers = await batch.lock(
+            self.subjects(notification for notification, _ in notifications) | also, len(notifications)
+        )
+        answers = iter(await self.take(unit, batch, notifications, numbers))
+        also |= batch.lacking
+        await batch.write()
         odd = [(note, now) for notes, now in puts for note in notes if isinstance(note, UndecodableRequest)]
         if odd:
             await unit.letters.keep(odd)
         return [_summed([next(answers) for note in notes if isinstance(note, Notification)]) for notes, _ in puts]
 
-    def subjects(self, hints: Iterable[Notification]) -> set[JobKey]:
+    def subjects(self, notifications: Iterable[Notification]) -> set[JobKey]:
         """Return the jobs that notifications may change; for event-only catalogs there may be more."""
         subjects: set[JobKey] = set()
-        for hint in hints:
-            subjects.add(hint.subject)
-            if hint.subject.catalog in self._terms.event_only_catalogs:
-                subjects.update(name for name in (hint.renamed_from, hint.renamed_to) if name is not None)
+        for notification in notifications:
+            subjects.add(notification.subject)
+            if notification.subject.catalog in self._config.event_only_catalogs:
+                subjects.update(
+                    name for name in (notification.renamed_from, notification.renamed_to) if name is not None
+                )
         return subjects
 
     async def take(
         self,
         unit: InboxTransaction,
-        sheet: JobBatch,
-        hints: Sequence[tuple[Notification, datetime]],
+        batch: JobBatch,
+        notifications: Sequence[tuple[Notification, datetime]],
         numbers: Iterator[int],
     ) -> list[AppliedNotification]:
-        """Log hints and have their rows changed, which are locked but not written yet.
+        """Log notifications and change their jobs, which are locked; the changes are not written yet.
 
         Args:
-            numbers: one for each, drawn since the rows were locked.
+            numbers: one for each notification, drawn after the jobs were locked.
         """
-        if not hints:
+        if not notifications:
             return []
-        entries = [LoggedEvent(next(numbers), hint, now) for hint, now in hints]
+        entries = [LoggedEvent(next(numbers), notification, now) for notification, now in notifications]
         new = await unit.events.log(entries)
-        return [self._fold(sheet, entry) if entry.seq in new else AppliedNotification(new=False) for entry in entries]
+        return [self._fold(batch, entry) if entry.seq in new else AppliedNotification(new=False) for entry in entries]
 
-    def _fold(self, sheet: JobBatch, entry: LoggedEvent) -> AppliedNotification:
-        seq, hint, now = entry
-        superseded, stirring = has_unprocessed(sheet.load(hint.subject)), False
-        for subject, row in jobs_after_notification(hint, seq, now, self._terms, sheet.load).items():
-            stirring = stirring or makes_due(sheet.load(subject), row)
-            sheet.save(subject, row)
-        return AppliedNotification(new=True, superseded=superseded, stirring=stirring)
+    def _fold(self, batch: JobBatch, entry: LoggedEvent) -> AppliedNotification:
+        seq, notification, now = entry
+        superseded, may_make_due = has_unprocessed(batch.load(notification.subject)), False
+        for subject, row in jobs_after_notification(notification, seq, now, self._config, batch.load).items():
+            may_make_due = may_make_due or makes_due(batch.load(subject), row)
+            batch.save(subject, row)
+        return AppliedNotification(new=True, superseded=superseded, may_make_due=may_make_due)
 
 
 def _summed(taken: Sequence[AppliedNotification]) -> PutReply:
     new = sum(one.new for one in taken)
     accepted = PutResult(new, len(taken) - new, sum(one.superseded for one in taken))
-    return PutReply(accepted, any(one.stirring for one in taken))
+    return PutReply(accepted, any(one.may_make_due for one in taken))

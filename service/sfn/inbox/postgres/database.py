@@ -1,4 +1,4 @@
-"""How the database is reached at first: the driver, the server, the tables; and how it is proved without a start."""
+"""Opening the database: driver, server, version and tables; and the preflight of `sfn check`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sfn.inbox.postgres.transaction_runner import SETTLED, Transactions
 
 EXTRA: Final = "pip install '.[postgres]'"
 OLDEST: Final = 130_000
-"""The lowest `server_version_num` that is known to have all that is used."""
+"""The lowest supported `server_version_num`."""
 START_PATIENCE: Final = 30.0
 """Seconds that a start waits for a server that is starting too."""
 _AGAIN: Final = 1.0
@@ -36,9 +36,9 @@ class OpenedDatabase:
     """A database that answers.
 
     Attributes:
-        connections: to it.
-        transactions: on it.
-        where: what it is called in messages.
+        connections: the connections of the process.
+        transactions: runs transactions.
+        where: name of the database in messages.
     """
 
     connections: Connections
@@ -48,7 +48,7 @@ class OpenedDatabase:
 
 @asynccontextmanager
 async def reached(server: PostgresServer, stores: Collection[str] = ()) -> AsyncIterator[OpenedDatabase]:
-    """The database; nothing was asked of it yet. All connections are closed in the end.
+    """Yield the database, without a request yet; close all connections at the end.
 
     Raises:
         FatalError: asyncpg is not installed.
@@ -79,15 +79,15 @@ async def prepared(
     """Check that the database is suitable for the inbox, and create missing tables.
 
     Args:
-        migrations: this version's.
-        patience: seconds that a server which does not answer is waited for.
+        migrations: the migrations of this version.
+        patience: seconds to wait for a server that does not answer.
 
     Returns:
-        Whether it had none.
+        True if tables were created or migrated.
 
     Raises:
-        Transient: scope inbox: it does not answer, and did not for a while.
-        FatalError: it never will do.
+        Transient: scope inbox: the server has not answered for a while.
+        FatalError: the database is not suitable.
     """
 
     async def prepare(sql: Sql) -> bool:
@@ -111,10 +111,10 @@ async def prepared(
 
 
 async def suits(sql: Sql, where: str) -> None:
-    """Refuse a database that the inbox can't be kept in.
+    """Refuse an unsuitable database.
 
     Raises:
-        FatalError: it is too old, or does not hold every text.
+        FatalError: the server is too old, or the encoding does not hold every text.
     """
     ((version, encoding),) = await sql.fetch(
         "SELECT current_setting('server_version_num')::int, current_setting('server_encoding')"
@@ -151,16 +151,16 @@ _FACTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PreflightResult:
-    """What was found of a database that the inbox can be kept in.
+    """The facts about a suitable database.
 
     Attributes:
-        where: the database, without a secret.
-        server: its version.
-        version: the schema's; 0 for none yet.
-        is_pooled: a pooler stands between.
-        is_durable: what was committed outlives a power cut, as far as it is set.
-        ahead: how far its clock is ahead of ours.
-        others: how many connections other processes of ours have, as far as may be seen.
+        where: name of the database, without a secret.
+        server: version of the server.
+        version: version of the schema; 0 without tables.
+        is_pooled: True behind a pooler.
+        is_durable: True if the server's settings let commits survive a power cut.
+        ahead: time by which the server's clock is ahead of this process.
+        others: number of visible connections of other listener processes.
     """
 
     where: str
@@ -173,10 +173,10 @@ class PreflightResult:
 
 
 async def preflight(server: PostgresServer, clock: Clock) -> PreflightResult:
-    """Find out.
+    """Check that the inbox could use a database, without touching any row.
 
     Raises:
-        FatalError: it can't be kept there.
+        FatalError: the database is not suitable.
         Transient: scope inbox: the server does not answer.
     """
     async with reached(server) as there:

@@ -1,4 +1,4 @@
-"""What faults of the database mean for the inbox, by their codes."""
+"""Faults of the database, and the map of their codes to errors of the inbox."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ MISCONFIGURED: Final = "misconfigured"
 LOGIN_FILE: Final = "login-file"
 """No SQLSTATE: the file with the password can't be read."""
 NO_TLS: Final = "no-tls"
-"""No SQLSTATE: the server speaks no TLS, which it was asked for."""
+"""No SQLSTATE: the server does not support TLS, which the URL requires."""
 UNTRUSTED: Final = "untrusted"
-"""No SQLSTATE: the server's certificate is not trusted, or is not there."""
+"""No SQLSTATE: the server's certificate is not trusted, or a certificate file can't be read."""
 ABORTED: Final = "25P02"
-"""SQLSTATE in_failed_sql_transaction: nothing of the transaction is done."""
+"""SQLSTATE in_failed_sql_transaction: the transaction was rolled back."""
 
 
 class PostgresFault(Exception):
-    """Something failed.
+    """A failed request to the database.
 
     Attributes:
-        code: an SQLSTATE (PostgreSQL manual, appendix A), or one of the words above.
-        text: what was said of it; no secret.
+        code: an SQLSTATE (PostgreSQL manual, appendix A), or one of the constants above.
+        text: the message, without secrets.
     """
 
     def __init__(self, code: str, text: str) -> None:
@@ -41,7 +41,7 @@ class PostgresFault(Exception):
 
 
 class PostgresConnectionLost(PostgresFault):
-    """The connection can't be used any more. What was not committed is undone."""
+    """The connection is closed. An open transaction was rolled back."""
 
 
 _WAIT: Final = "it is tried again; see whether the server runs and is reached"
@@ -69,7 +69,7 @@ _PASSING: Final = {
     "57": _WAIT,
     "58": "look at the log of the database's server",
 }
-"""Of what passes by itself or without a restart of ours, what to do; by the code or its class."""
+"""Remedies of temporary faults, which need no restart of the listener, by code or class."""
 _AT_A_START: Final = {
     "28": _LOGIN,
     "3D000": "create the database: CREATE DATABASE … OWNER …",
@@ -79,7 +79,7 @@ _AT_A_START: Final = {
     NO_TLS: "set ssl = on at the server, or another sslmode in `inbox.url`",
     UNTRUSTED: "set sslrootcert in `inbox.url` to the certificates that signed the server's, or to system",
 }
-"""The same, where a start is refused: a configuration is wrong. A process that runs already waits until it is right."""
+"""Remedies of a wrong configuration: a start is refused, but a running process waits until it is corrected."""
 _FATAL: Final = {
     "0A": "let `inbox.url` lead to PostgreSQL 13 or newer",
     "3F": "leave the schema sfn to the service: start it again, and it makes what is missing",
@@ -89,15 +89,15 @@ _FATAL: Final = {
 
 
 def refusal(fault: PostgresFault, where: str, *, starting: bool = False) -> SfnError:
-    """What a fault means.
+    """Return the error of the inbox for a fault.
 
     Args:
-        where: the database, as it is called in errors.
-        starting: the process has not worked with it yet.
+        where: name of the database in errors.
+        starting: True if the process has not used the database yet.
 
     Returns:
-        A `Transient` of the inbox's scope, an `OutcomeUnknown` where all may have been done; a `Broken` where this
-        process can't go on, or not even begin; a `Permanent` for what the database can't store.
+        A `Transient` with scope inbox; an `OutcomeUnknown` if the transaction may have been committed; a `FatalError`
+        if this process can't continue or start; a `Permanent` for values that the database can't store.
     """
     expected = "a transaction to be stored" if not starting else "a database that the inbox can be kept in"
     found = f"{fault.text} ({fault.code})"
@@ -117,6 +117,6 @@ def refusal(fault: PostgresFault, where: str, *, starting: bool = False) -> SfnE
 
 
 def _of(remedies: Mapping[str, str], code: str) -> str | None:
-    """What to do about a code, or else about its class, the first two characters of an SQLSTATE."""
+    """Return the remedy for a code, or for its class: the first two characters of an SQLSTATE."""
     is_state = code.isdigit() or code.isupper()
     return remedies.get(code) or (remedies.get(code[:2]) if is_state else None)

@@ -1,4 +1,4 @@
-"""How intents are opened and closed: over the port to the database, those of many puts at once."""
+"""Intents of many puts, applied at once over the port to the database."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sfn.inbox.postgres.transaction import FoundIntents, InboxTransaction, Inten
 
 
 class _LoadedIntents:
-    """The rows that were read: an `IntentStore`."""
+    """Loaded intents; implements `IntentStore`."""
 
     def __init__(self, rows: Iterable[OpenIntent], found: FoundIntents) -> None:
         self._found = found
@@ -34,10 +34,10 @@ class _LoadedIntents:
 
 
 async def take(unit: InboxTransaction, notes: Sequence[ReceivedIntent]) -> None:
-    """Take notes, before any row is locked.
+    """Apply messages about intents, before any job is locked.
 
-    Others may open some of the same peer at the same time, so that it has a few more than its bound; and two that each
-    leave one of the same table open may both keep theirs.
+    Other transactions may open intents of the same peer at the same time, so a peer may exceed its limit by a few. Two
+    transactions may each leave an unresolved intent of the same table.
     """
     closed, others = split_messages(notes)
     if closed:

@@ -1,4 +1,4 @@
-"""The rows that one transaction works on: read at once, changed in memory, written at once."""
+"""The jobs of one transaction: read at once, changed in memory, written at once."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sfn.inbox.postgres.transaction import JobChange, JobStore, Locking, RetryTr
 
 
 class JobBatch:
-    """Rows in memory, between their locks and the end of their transaction.
+    """Jobs in memory, from their locks to the end of their transaction.
 
     Attributes:
-        lacking: subjects that were asked for and not locked: what came of it must not be written.
+        lacking: subjects that were loaded without a lock; if there are any, nothing must be written.
     """
 
     def __init__(self, rows: JobStore) -> None:
@@ -28,7 +28,7 @@ class JobBatch:
         """Lock all jobs that the transaction may need, once, and draw new numbers for their changes.
 
         Args:
-            memos: read them too, as a change may drop them.
+            memos: read the caches of the jobs too, because a change may drop them.
         """
         if not subjects:
             return iter(())
@@ -46,7 +46,7 @@ class JobBatch:
         return there.keys() - found.rows.keys(), iter(found.numbers)
 
     async def take(self, rows: Iterable[Job], *, memos: bool = False) -> list[Job]:
-        """Have rows that were locked as they were found; with their memos, if wanted."""
+        """Add locked jobs, with their caches if `memos`; return them."""
         found = {row.subject: row for row in rows}
         known: Mapping[JobKey, object] = await self._rows.memos(found) if memos and found else {}
         taken = [replace(row, cache=known[name]) if name in known else row for name, row in found.items()]
@@ -54,7 +54,7 @@ class JobBatch:
         return taken
 
     def load(self, subject: JobKey) -> Job | None:
-        """A row as it is now; of one that was not locked, that it is not there is no more than a guess."""
+        """Return a job with its changes; for a job that was not locked, None is only a guess."""
         if subject in self._after:
             return self._after[subject]
         if subject not in self._before:
@@ -63,28 +63,28 @@ class JobBatch:
         return self._before[subject]
 
     def has(self, subject: JobKey) -> bool:
-        """Whether a row was locked and is there."""
+        """Return whether a job was locked and exists."""
         return self._before.get(subject) is not None
 
     def rows(self) -> list[Job]:
-        """All rows that were locked and are there, as they are now."""
+        """Return all locked jobs that exist, with their changes."""
         now = {**self._before, **self._after}
         return [row for row in now.values() if row is not None]
 
     def save(self, subject: JobKey, row: Job | None) -> None:
-        """Change a row; None: it goes."""
+        """Change a job; None deletes it."""
         self._after[subject] = row
 
     def remind(self, row: Job) -> Job:
-        """A row with what it is known to have had before, beside what was read of it; it has not changed yet."""
+        """Replace the loaded state of a job by a more complete one; this is no change."""
         self._before[row.subject] = row
         return row
 
     async def write(self) -> None:
-        """Write what was changed.
+        """Write the changes.
 
         Raises:
-            RetryTransaction: more rows are needed than were locked, or one was made meanwhile.
+            RetryTransaction: more jobs are needed than were locked, or one was inserted meanwhile.
         """
         if self.lacking:
             raise RetryTransaction

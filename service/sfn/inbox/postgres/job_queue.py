@@ -1,4 +1,4 @@
-"""What receivers, workers and readers have of the inbox in PostgreSQL."""
+"""The job queue in PostgreSQL: the ports of receivers and workers, in batches of one transaction each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sfn.inbox.postgres.database import OpenedDatabase
 from sfn.inbox.postgres.notify_listener import NotifyListener
 from sfn.inbox.postgres.operations import PostgresOperations
 from sfn.inbox.postgres.settling import SettleRequest, SettleResult
-from sfn.inbox.postgres.transaction_runner import Verb
+from sfn.inbox.postgres.transaction_runner import Operation
 from sfn.inbox.scheduling import WorkerSignal
 
 T = TypeVar("T")
@@ -32,37 +32,37 @@ POLLED: Final = timedelta(seconds=1)
 """Longest wait without a signal: a claim then finds what another process put or left."""
 NOTES_AT_ONCE: Final = 1_000
 ENDINGS_AT_ONCE: Final = 64
-"""Of one transaction: while it runs its rows are locked."""
+"""Most calls of one transaction, because its jobs are locked while it runs."""
 UNHURRIED: Final = 2
-"""Transactions at a time of verbs that puts, claims, renewals and settles must not wait for."""
+"""Concurrent transactions of other operations, so that puts, claims, renewals and settles need not wait."""
 _FASTER: Final = "raise `listener.queue_limit`, or give the database's server a faster disk"
 
 
 class PostgresJobQueue:
-    """Intake, worklist, roster and the brake's limit in one, for one event loop and one worker.
+    """Implements `InboxWriter`, `JobQueue`, `TableIndex` and a part of `DropLimit`, for one event loop and one worker.
 
     Args:
         there: the database.
-        terms: settings.
+        config: the configuration of the inbox.
         clock: the wall clock.
-        queue_limit: how many notes may wait.
+        queue_limit: most messages that may wait.
         observe: called after every transaction.
     """
 
     def __init__(
         self,
         there: OpenedDatabase,
-        terms: InboxConfig,
+        config: InboxConfig,
         clock: Clock,
         *,
         queue_limit: int,
         observe: Callable[[CommittedTransaction], None],
     ) -> None:
         self._transactions, self._where = there.transactions, there.where
-        self._clock, self._terms = clock, terms
-        self._ledger = PostgresOperations(terms, clock.now)
-        self._bell = WorkerSignal(clock)
-        self._ear = NotifyListener(there.connections, self._bell.notify)
+        self._clock, self._config = clock, config
+        self._operations = PostgresOperations(config, clock.now)
+        self._signal = WorkerSignal(clock)
+        self._ear = NotifyListener(there.connections, self._signal.notify)
         self._queue_limit, self._observe = queue_limit, observe
         self._queued = 0
         self._puts = Batcher[Put, PutReply](
@@ -90,15 +90,15 @@ class PostgresJobQueue:
         """Wait for a wake-up or until a time, a second at most: a lost wake-up must not delay a job for longer."""
         await self._ear.listen()
         poll = self._clock.now() + POLLED
-        await self._bell.wait(poll if until is None else min(until, poll))
+        await self._signal.wait(poll if until is None else min(until, poll))
 
     async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
-        self._bell.clear()
+        self._signal.clear()
         self._forget_doubts()
         asked = ClaimRequest(capacity, running, list(self._unsure.values()))
         made: list[LeasedJob] = []
         try:
-            return await self._ran(lambda unit: self._ledger.claiming.claim(unit, asked, made))
+            return await self._ran(lambda unit: self._operations.claiming.claim(unit, asked, made))
         except BaseException:
             # If these claims were committed, no worker has their jobs, or could claim them before their leases expire.
             for claim in made:
@@ -107,21 +107,21 @@ class PostgresJobQueue:
             raise
 
     async def renew(self, claims: Sequence[LeasedJob]) -> list[LeasedJob]:
-        renewed = await self._ran(lambda unit: self._ledger.claiming.renew(unit, claims))
+        renewed = await self._ran(lambda unit: self._operations.claiming.renew(unit, claims))
         if len(renewed) < len(claims):
-            self._bell.notify()
+            self._signal.notify()
         return renewed
 
     async def record_location(
         self, claim: LeasedJob, layout_key: str, uuid: str | None
     ) -> frozenset[TableIdentifier] | None:
-        others = await self._unhurried(lambda unit: self._ledger.record_location(unit, claim, layout_key, uuid))
+        others = await self._unhurried(lambda unit: self._operations.record_location(unit, claim, layout_key, uuid))
         if others:
             await self._stir()
         return others
 
     async def allow_step(self, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
-        return await self._unhurried(lambda unit: self._ledger.allow_step(unit, claim, step, now))
+        return await self._unhurried(lambda unit: self._operations.allow_step(unit, claim, step, now))
 
     async def settle(self, claim: LeasedJob, outcome: Outcome, now: datetime) -> bool:
         tried = self._tried.get(claim.fencing_token, ())
@@ -148,17 +148,17 @@ class PostgresJobQueue:
         return await self._unhurried(lambda unit: unit.table_index.with_uuid(catalog, uuid))
 
     async def event_history(self, table: TableIdentifier) -> EventHistory | None:
-        return await self._unhurried(lambda unit: self._ledger.event_history(unit, table))
+        return await self._unhurried(lambda unit: self._operations.event_history(unit, table))
 
     async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
-        return await self._unhurried(lambda unit: self._ledger.at_location(unit, table, location))
+        return await self._unhurried(lambda unit: self._operations.at_location(unit, table, location))
 
     async def max_missing(self, catalog: str) -> int:
-        return await self._unhurried(lambda unit: self._ledger.max_missing(unit, catalog))
+        return await self._unhurried(lambda unit: self._operations.max_missing(unit, catalog))
 
     def _doubt(self, claim: LeasedJob) -> None:
         """What became of a claim is not known until its lease is long over."""
-        self._doubtful_until[claim.fencing_token] = self._clock.now() + 2 * self._terms.lease
+        self._doubtful_until[claim.fencing_token] = self._clock.now() + 2 * self._config.lease
 
     def _forget_doubts(self) -> None:
         now = self._clock.now()
@@ -167,39 +167,39 @@ class PostgresJobQueue:
             self._unsure.pop(token, None)
             self._tried.pop(token, None)
 
-    async def _unhurried(self, verb: Verb[T]) -> T:
-        """The result of a verb that others need not wait for."""
+    async def _unhurried(self, operation: Operation[T]) -> T:
+        """Run an operation for which puts, claims and settles need not wait."""
         async with self._few:
-            return await self._ran(verb)
+            return await self._ran(operation)
 
-    async def _ran(self, verb: Verb[T], *, wide: bool = False) -> T:
+    async def _ran(self, operation: Operation[T], *, wide: bool = False) -> T:
         began = anyio.current_time()
-        result = await self._transactions.run(verb, wide=wide)
+        result = await self._transactions.run(operation, wide=wide)
         self._observe(CommittedTransaction(1, 0, may_make_due=False, seconds=anyio.current_time() - began))
         return result
 
     async def _stir(self) -> None:
-        """Something may have fallen due."""
-        self._bell.notify()
+        """Wake the workers of all processes, because a job may have become due."""
+        self._signal.notify()
         await self._ear.notify()
 
     async def _put_all(self, puts: Sequence[Put]) -> Sequence[PutReply]:
         began, also = anyio.current_time(), set[JobKey]()
-        answers = await self._transactions.run(lambda unit: self._ledger.intake.put_all(unit, puts, also))
-        stirring = any(answer.stirring for answer in answers)
-        if stirring:
-            self._bell.notify()
+        answers = await self._transactions.run(lambda unit: self._operations.intake.put_all(unit, puts, also))
+        may_make_due = any(answer.may_make_due for answer in answers)
+        if may_make_due:
+            self._signal.notify()
         notes = sum(len(notes) for notes, _ in puts)
-        self._observe(CommittedTransaction(len(puts), notes, stirring, anyio.current_time() - began))
+        self._observe(CommittedTransaction(len(puts), notes, may_make_due, anyio.current_time() - began))
         return answers
 
     async def _settle_all(self, endings: Sequence[SettleRequest]) -> Sequence[SettleResult]:
         began = anyio.current_time()
-        answers = await self._transactions.run(lambda unit: self._ledger.settle_all(unit, endings))
-        self._bell.notify()
+        answers = await self._transactions.run(lambda unit: self._operations.settle_all(unit, endings))
+        self._signal.notify()
         self._observe(CommittedTransaction(len(endings), 0, may_make_due=True, seconds=anyio.current_time() - began))
         return answers
 
     async def _notify(self, answers: Sequence[PutReply | SettleResult]) -> None:
-        if any(answer.stirring for answer in answers):
+        if any(answer.may_make_due for answer in answers):
             await self._ear.notify()

@@ -1,6 +1,6 @@
-"""The verbs of the inbox over the port to the database: each is one transaction, and none knows which database it is.
+"""The operations of the inbox over the port to the database, each in one transaction.
 
-The same code runs over SQL and, with several processes at a time, over rows in memory.
+The same code runs over SQL and, in the simulator with several processes, over jobs in memory.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from sfn.sfnfile.naming import layout_location
 
 
 class PostgresOperations:
-    """All verbs of an inbox for one process.
+    """All operations of an inbox for one process.
 
     Args:
-        terms: settings.
-        clock: read when a transaction has come to it.
+        config: the configuration of the inbox.
+        clock: read within the transaction.
 
     Attributes:
-        writer, claiming, admin: the operations of receivers, of a worker that claims, and of operators.
+        intake, claiming, admin: the operations of receivers, of a worker that claims, and of operators.
     """
 
-    def __init__(self, terms: InboxConfig, clock: Callable[[], datetime]) -> None:
-        self._terms, self._clock = terms, clock
-        self.intake = PostgresWriter(terms)
-        self.claiming = Claiming(terms, clock, self.intake)
-        self.admin = PostgresAdmin(terms, self.intake)
+    def __init__(self, config: InboxConfig, clock: Callable[[], datetime]) -> None:
+        self._config, self._clock = config, clock
+        self.intake = PostgresWriter(config)
+        self.claiming = Claiming(config, clock, self.intake)
+        self.admin = PostgresAdmin(config, self.intake)
 
     async def settle_all(self, unit: InboxTransaction, endings: Sequence[SettleRequest]) -> list[SettleResult]:
-        return await settle_all(unit, endings, self._terms)
+        return await settle_all(unit, endings, self._config)
 
     async def record_location(
         self, unit: InboxTransaction, claim: LeasedJob, site: str, uuid: str | None
@@ -57,14 +57,14 @@ class PostgresOperations:
             return await self._others(unit, claim, place, uuid)
         await unit.table_index.lock_locations([place])
         others = await self._others(unit, claim, place, uuid)
-        sheet = JobBatch(unit.rows)
-        numbers = await sheet.lock({name, *others}, len(others))
-        row = sheet.load(name)
+        batch = JobBatch(unit.rows)
+        numbers = await batch.lock({name, *others}, len(others))
+        row = batch.load(name)
         if row is None or not holds_lease(row, claim):
             return None
-        sheet.save(name, replace(row, locations=row.locations | {site}))
-        ask(sheet, [Wakeup(other) for other in sorted(others)], numbers, self._clock(), self._terms.retry_cap)
-        await sheet.write()
+        batch.save(name, replace(row, locations=row.locations | {site}))
+        ask(batch, [Wakeup(other) for other in sorted(others)], numbers, self._clock(), self._config.retry_cap)
+        await batch.write()
         return others
 
     async def allow_step(self, unit: InboxTransaction, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
@@ -72,7 +72,7 @@ class PostgresOperations:
         if row is None or not holds_lease(row, claim):
             return False
         catalog, text = claim.subject.catalog, encode_step(claim.subject, step)
-        since = now - self._terms.drop_limit_window
+        since = now - self._config.drop_limit_window
         await unit.catalogs.lock(catalog)
         if await unit.catalogs.has_step(catalog, text, since):
             return True
@@ -99,7 +99,7 @@ class PostgresOperations:
         return frozenset(await unit.table_index.live_at(TableLocation(table.catalog, location))) - {table}
 
     async def max_missing(self, unit: InboxTransaction, catalog: str) -> int:
-        return self._terms.allowed_drops(catalog, await unit.table_index.live_count(catalog))
+        return self._config.allowed_drops(catalog, await unit.table_index.live_count(catalog))
 
     async def _others(
         self, unit: InboxTransaction, claim: LeasedJob, place: TableLocation, uuid: str | None
@@ -108,22 +108,22 @@ class PostgresOperations:
         return frozenset(name for name, other in live.items() if other != uuid and name != claim.subject)
 
     async def _allows(self, unit: InboxTransaction, catalog: str, used: int, drops: Sequence[NamedTable]) -> bool:
-        """Return whether one more step is no more than may be; a table that is dropped twice disappears once.
+        """Return whether the limit allows one more step; a table that is dropped twice counts once.
 
         Args:
             unit: the transaction.
             catalog: the catalog's name.
-            used: how many steps count so far.
-            drops: the drops so far and this one; none for a step that drops no table.
+            used: number of counted steps.
+            drops: the earlier drops and this one; empty for a step that drops no table.
         """
-        # To count the live tables takes long where they are many, and more of them never allow less.
-        if used >= self._terms.max_steps(catalog, 0):
+        # Counting many live tables takes long, and more live tables never allow fewer steps.
+        if used >= self._config.max_steps(catalog, 0):
             live = await unit.table_index.live_count(catalog)
-            if used >= self._terms.max_steps(catalog, live):
+            if used >= self._config.max_steps(catalog, live):
                 return False
         if not drops:
             return True
         gone = {one.name for one in without_old_names(drops)}
-        # Of more tables than these no more than half are gone.
+        # At most half of more tables than these are gone.
         live = await unit.table_index.live_count(catalog, 2 * len(gone) + 1)
-        return len(gone) <= self._terms.max_drops_of(catalog, live + await unit.table_index.without_file(gone))
+        return len(gone) <= self._config.max_drops_of(catalog, live + await unit.table_index.without_file(gone))

@@ -1,4 +1,4 @@
-"""The operators' verbs over the port to the database, see `sfn.inbox`."""
+"""Queries and commands of operators over the port to the database; every operation is one transaction."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class PostgresAdmin:
     """The queries and commands of operators.
 
     Args:
-        terms: settings.
-        intake: takes their hints in.
+        config: the configuration of the inbox.
+        intake: puts their notifications.
     """
 
-    def __init__(self, terms: InboxConfig, intake: PostgresWriter) -> None:
-        self._terms, self._intake = terms, intake
+    def __init__(self, config: InboxConfig, intake: PostgresWriter) -> None:
+        self._config, self._intake = config, intake
 
     async def stats(self, unit: InboxTransaction, now: datetime) -> QueueStats:
         """Return the statistics of the inbox; reads every job."""
@@ -56,20 +56,20 @@ class PostgresAdmin:
         )
 
     async def table_status(self, unit: InboxTransaction, subject: JobKey) -> TableStatus | None:
-        sheet = JobBatch(unit.rows)
-        await sheet.take((await unit.rows.get({subject}, Locking.NONE)).rows.values(), memos=True)
-        row = sheet.load(subject)
+        batch = JobBatch(unit.rows)
+        await batch.take((await unit.rows.get({subject}, Locking.NONE)).rows.values(), memos=True)
+        row = batch.load(subject)
         if row is None:
             return None
         return to_table_status(row, await unit.events.last(event_seq_of(row)), await unit.intents.of(subject))
 
     async def drop_limit_state(self, unit: InboxTransaction, catalog: str, now: datetime) -> DropLimitState:
         on = catalog in await unit.catalogs.tripped() or await unit.table_index.is_any_held(catalog)
-        since = now - self._terms.drop_limit_window
+        since = now - self._config.drop_limit_window
         steps, live = await unit.catalogs.count_steps(catalog, since), await unit.table_index.live_count(catalog)
         drops = await unit.catalogs.drops(catalog, since)
         dropped = await unit.table_index.without_file({drop.name for drop in without_old_names(drops)})
-        return DropLimitState(on, counted_steps(steps, drops), self._terms.allowed_drops(catalog, live, dropped), live)
+        return DropLimitState(on, counted_steps(steps, drops), self._config.allowed_drops(catalog, live, dropped), live)
 
     async def replay(
         self,
@@ -86,16 +86,16 @@ class PostgresAdmin:
         """
         letters = await unit.letters.get_many(ids)
         named = {letter.subject for letter in letters if letter.subject is not None}
-        sheet = JobBatch(unit.rows)
-        drawn = await sheet.lock(named | self._intake.subjects(notifications) | also, len(notifications), memos=True)
+        batch = JobBatch(unit.rows)
+        drawn = await batch.lock(named | self._intake.subjects(notifications) | also, len(notifications), memos=True)
         # Close the letters only now: a transaction that closed one before does not have its job locked any more.
         ended = await unit.letters.end(ids, DeadLetterStatus.REPLAYED, command.at, command.actor)
         for subject in ended:
             if subject is not None:
-                sheet.save(subject, on_replay(sheet.load(subject) or Job(subject, command.at), command.at))
-        await self._intake.take(unit, sheet, [(hint, command.at) for hint in notifications], drawn)
-        also |= sheet.lacking
-        await sheet.write()
+                batch.save(subject, on_replay(batch.load(subject) or Job(subject, command.at), command.at))
+        await self._intake.take(unit, batch, [(notification, command.at) for notification in notifications], drawn)
+        also |= batch.lacking
+        await batch.write()
         await unit.letters.note("replay", command, len(ended))
         return len(ended)
 
@@ -110,16 +110,16 @@ class PostgresAdmin:
         """Release the next batch, see `DropLimit.release`.
 
         Args:
-            before: what the one before answered; None for the first.
+            before: the result of the last batch; None for the first batch.
         """
         after = before.last_key if before is not None else ""
         held = await unit.table_index.held(catalog, after, RELEASE_BATCH_SIZE)
-        sheet = JobBatch(unit.rows)
-        await sheet.lock([subject for _, subject in held])
-        rows = [row for row in sheet.rows() if row.reason is DeadLetterReason.HELD_DROP]
+        batch = JobBatch(unit.rows)
+        await batch.lock([subject for _, subject in held])
+        rows = [row for row in batch.rows() if row.reason is DeadLetterReason.HELD_DROP]
         for row in rows:
-            sheet.save(row.subject, on_release_hold(row, command.at))
-        await sheet.write()
+            batch.save(row.subject, on_release_hold(row, command.at))
+        await batch.write()
         if rows:
             await unit.letters.close(
                 {row.subject: command.at for row in rows}, DeadLetterStatus.REPLAYED, command.actor
@@ -135,11 +135,16 @@ class PostgresAdmin:
         )
 
     async def notify(
-        self, unit: InboxTransaction, action: str, hints: Sequence[Notification], order: AdminCommand, also: set[JobKey]
+        self,
+        unit: InboxTransaction,
+        action: str,
+        notifications: Sequence[Notification],
+        order: AdminCommand,
+        also: set[JobKey],
     ) -> None:
         """Put the notifications of `CatalogAdmin.reconcile` or `CatalogAdmin.adopt`, with an audit entry."""
-        await self._intake.put_all(unit, [(hints, order.at)], also)
-        await unit.letters.note(action, order, len(hints))
+        await self._intake.put_all(unit, [(notifications, order.at)], also)
+        await unit.letters.note(action, order, len(notifications))
 
     async def retire(self, unit: InboxTransaction, catalog: str, command: AdminCommand, *, retired: bool) -> None:
         await unit.catalogs.retire(catalog, retired=retired)

@@ -58,11 +58,11 @@ class RetryTransaction(Exception):
 
 
 class JobChange(NamedTuple):
-    """What a transaction makes of a row.
+    """A change of a job.
 
     Attributes:
-        before: as it was read; None for one that was not there.
-        after: as it is to be; None: it goes.
+        before: the job as it was read; None if it did not exist.
+        after: the job after the transaction; None to delete it.
     """
 
     before: Job | None
@@ -70,24 +70,24 @@ class JobChange(NamedTuple):
 
 
 class LoggedEvent(NamedTuple):
-    """One event.
+    """A logged event.
 
     Attributes:
-        seq: its number.
-        hint: what it said.
-        received: when.
+        seq: number of the event.
+        notification: the notification.
+        received: time of the put.
     """
 
     seq: int
-    hint: Notification
+    notification: Notification
     received: datetime
 
 
 class LoadedJobs(NamedTuple):
-    """Rows that were read, without their memos, and numbers that were drawn afterwards.
+    """Jobs that were read, without their caches, and numbers that were drawn afterwards.
 
     Attributes:
-        rows: those that there are.
+        rows: the existing jobs.
         numbers: ascending, each greater than all that any transaction drew before the rows were locked.
     """
 
@@ -96,7 +96,7 @@ class LoadedJobs(NamedTuple):
 
 
 class Overdue(NamedTuple):
-    """Leases that have run out.
+    """Expired leases.
 
     Attributes:
         rows: the jobs, without their caches.
@@ -108,35 +108,35 @@ class Overdue(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A queued row, from afar."""
+    """The due time of a queued job."""
 
     subject: JobKey
     due_at: datetime
 
 
 class Due(NamedTuple):
-    """A queued row that is due, without its memo, and a number that was drawn for it afterwards, as of `Found`."""
+    """A due job, without its cache, and a number that was drawn afterwards, as in `LoadedJobs`."""
 
     row: Job
     number: int
 
 
 class TableLocation(NamedTuple):
-    """A location, of a catalog's tables."""
+    """A location of tables of a catalog."""
 
     catalog: str
     location: str
 
 
 class JobStore(Protocol):
-    """The rows."""
+    """The jobs."""
 
     async def get(self, subjects: Collection[JobKey], locking: Locking, numbers: int = 0) -> LoadedJobs:
         """Return the existing ones of these jobs, and that many new numbers."""
         ...
 
     async def memos(self, subjects: Collection[JobKey]) -> dict[JobKey, PublishCache]:
-        """The memos of rows, those that are not empty. Only of a locked row it is the one that goes with the row."""
+        """Return the non-empty caches of jobs; only the cache of a locked job is sure to belong to the read job."""
         ...
 
     async def overdue(self, now: datetime, most: int, locking: Locking) -> Overdue:
@@ -154,12 +154,12 @@ class JobStore(Protocol):
         ...
 
     async def save(self, changes: Sequence[JobChange]) -> None:
-        """Write changes of rows that are locked, or are not there.
+        """Write changes of jobs that are locked or do not exist.
 
-        A row's memo is written where the two differ by it: who may drop one must have read it.
+        A cache is written if it differs before and after, so a change that may drop a cache must have read it.
 
         Raises:
-            RetryTransaction: somebody made a row meanwhile that was not there.
+            RetryTransaction: another transaction inserted a missing job meanwhile.
         """
         ...
 
@@ -172,7 +172,7 @@ class EventStore(Protocol):
         ...
 
     async def last(self, seq: int) -> LastEvent | None:
-        """The event of a number."""
+        """Return the event with a number; None if there is none."""
         ...
 
     async def prune(self, before: datetime, most: int) -> int:
@@ -234,7 +234,7 @@ class DeadLetterStore(Protocol):
     async def end(
         self, numbers: Collection[int], status: DeadLetterStatus, now: datetime, actor: str
     ) -> list[JobKey | None]:
-        """Close the open ones of these letters; return their subjects, by number."""
+        """Close the open ones of these letters; return their subjects, by id."""
         ...
 
     async def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
@@ -256,7 +256,7 @@ class DeadLetterStore(Protocol):
     async def counts(self) -> Mapping[tuple[str, str], int]: ...
 
     async def oldest(self) -> Mapping[str, datetime]:
-        """By catalog when the oldest open letter was opened of a table that is given up; held ones wait on purpose."""
+        """Return the opening time of the oldest open letter by catalog, without held drops, which wait on purpose."""
         ...
 
     async def prune(self, before: datetime, most: int) -> int:
@@ -264,11 +264,11 @@ class DeadLetterStore(Protocol):
         ...
 
     async def note(self, action: str, order: AdminCommand, count: int) -> int:
-        """Remember an order that was carried out, and forget very old ones; the entry's id."""
+        """Add a command to the audit log, and delete very old entries; return the id of the entry."""
         ...
 
     async def recount(self, entry: int, count: int) -> None:
-        """Remember how far an order is that was noted."""
+        """Update the count of an entry in the audit log."""
         ...
 
     async def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
@@ -277,10 +277,10 @@ class DeadLetterStore(Protocol):
 
 
 class CatalogStore(Protocol):
-    """What is noted of whole catalogs."""
+    """The state of whole catalogs."""
 
     async def lock(self, catalog: str) -> None:
-        """Have the catalog's brake alone until the transaction ends."""
+        """Lock the catalog's drop limit until the transaction ends."""
         ...
 
     async def tripped(self) -> frozenset[str]:
@@ -288,39 +288,39 @@ class CatalogStore(Protocol):
         ...
 
     async def trip(self, catalog: str, *, tripped: bool) -> None:
-        """Note that they do, or do no more."""
+        """Record whether a catalog allows no further step."""
         ...
 
     async def has_step(self, catalog: str, text: str, since: datetime) -> bool:
-        """Whether a step got leave later than a moment."""
+        """Return whether a step was allowed after a time."""
         ...
 
     async def count_steps(self, catalog: str, since: datetime) -> int:
-        """How many steps got leave later than a moment."""
+        """Return how many steps were allowed after a time."""
         ...
 
     async def drops(self, catalog: str, since: datetime) -> list[NamedTable]:
-        """Return the drops that were allowed after a moment."""
+        """Return the drops that were allowed after a time."""
         ...
 
     async def add_step(self, catalog: str, step: str, now: datetime, drop: NamedTable | None) -> None:
-        """Note a step that was allowed, and the table that the step drops."""
+        """Record an allowed step, and the table that the step drops."""
         ...
 
     async def forget_steps(self, catalog: str, until: datetime | None = None) -> None:
-        """Forget the steps that got leave by a moment; all of them for None."""
+        """Forget the steps that were allowed until a time; all steps for None."""
         ...
 
     async def swept_at(self, catalogs: Collection[str]) -> dict[str, LastSweep]:
-        """The last complete sweep, by catalog."""
+        """Return the last complete sweep, by catalog."""
         ...
 
     async def note_sweep(self, catalog: str, sweep: LastSweep) -> None:
-        """A sweep is complete."""
+        """Record a complete sweep."""
         ...
 
     async def retire(self, catalog: str, *, retired: bool) -> None:
-        """Note whether a catalog's tables get no files any more."""
+        """Record whether a catalog is retired: its tables get no files any more."""
         ...
 
     async def retired_catalogs(self) -> frozenset[str]:
@@ -328,11 +328,11 @@ class CatalogStore(Protocol):
         ...
 
     async def record_owner(self, catalog: str, catalog_id: str) -> None:
-        """Note for which `catalog_id` files are written."""
+        """Record the `catalog_id` for which files are written."""
         ...
 
     async def owner_id(self, catalog: str) -> str | None:
-        """For which that was noted last."""
+        """Return the recorded `catalog_id`; None if there is none."""
         ...
 
 
@@ -340,7 +340,7 @@ class OpenIntentStore(Protocol):
     """The open intents. No other transaction changes a locked one until this transaction ends."""
 
     async def span(self) -> DueRange:
-        """When they are due; not locked."""
+        """Return when the intents are due, without a lock."""
         ...
 
     async def due(self, now: datetime, most: int) -> list[OpenIntent]:
@@ -348,23 +348,23 @@ class OpenIntentStore(Protocol):
         ...
 
     async def close(self, ids: Collection[str]) -> None:
-        """Delete those of these ids that were not left open; what another transaction has is waited for."""
+        """Delete the intents with these ids that are not unresolved; wait for those that another transaction has."""
         ...
 
     async def get(self, ids: Collection[str]) -> list[OpenIntent]:
-        """All of these ids, locked; what another transaction has is waited for, and read as it left it."""
+        """Lock and return the intents with these ids; wait for those that another transaction has."""
         ...
 
     async def find(self, sought: IntentQuery) -> FoundIntents:
-        """What notes rest on."""
+        """Return the state that new messages depend on."""
         ...
 
     async def open(self, rows: Sequence[OpenIntent]) -> None:
-        """Add those that are not there; a catalog's own that is gets the other's times, but is put off no further."""
+        """Insert missing intents; an existing one for a whole catalog gets the new times, but is never due later."""
         ...
 
     async def save(self, changes: Sequence[IntentChange]) -> None:
-        """Write changes of those that are locked."""
+        """Write changes of locked intents."""
         ...
 
     async def counts(self) -> Mapping[str, OpenIntentStats]:
@@ -372,12 +372,12 @@ class OpenIntentStore(Protocol):
         ...
 
     async def of(self, subject: JobKey) -> OpenIntentStats | None:
-        """What is open of a subject; None for nothing."""
+        """Return the statistics of the open intents of a subject; None without any."""
         ...
 
 
 class IndexStore(Protocol):
-    """What the rows say of all tables together: read, not locked."""
+    """The table index: queries over the jobs of all tables, without locks."""
 
     async def lock_locations(self, places: Iterable[TableLocation]) -> None:
         """Lock locations until the transaction ends, before anything else is locked.
@@ -388,7 +388,7 @@ class IndexStore(Protocol):
         ...
 
     async def known(self, catalog: str, after: str, limit: int) -> list[tuple[str, IndexedTable]]:
-        """A page of a catalog's table rows; each with a mark, by which the next page begins `after` it."""
+        """Return a page of a catalog's tables, each with a key; the next page starts `after` the last key."""
         ...
 
     async def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
@@ -396,22 +396,22 @@ class IndexStore(Protocol):
         ...
 
     async def live_at(self, place: TableLocation) -> dict[TableIdentifier, str | None]:
-        """Rows with a live file at a place, each with its table uuid."""
+        """Return the tables with a live file at a location, each with its uuid."""
         ...
 
     async def visitors(self, places: Iterable[TableLocation]) -> list[TableIdentifier]:
-        """Rows that may have a file at one of these places, live or not, by name."""
+        """Return the tables that may have a file at one of these locations, live or not, by name."""
         ...
 
     async def live_count(self, catalog: str, most: int | None = None) -> int:
-        """Return how many tables have a live file, at most `most`: where they are many to count all takes long.
+        """Return how many tables have a live file, at most `most`, because counting many tables takes long.
 
         An old name of a renamed table is no table of its own, see `sfn.inbox.statistics`.
         """
         ...
 
     async def without_file(self, subjects: Collection[JobKey]) -> int:
-        """Return how many of these have no row with a live file."""
+        """Return how many of these have no job with a live file."""
         ...
 
     async def missing(self) -> Mapping[str, MissingTableStats]:
@@ -419,11 +419,11 @@ class IndexStore(Protocol):
         ...
 
     async def held(self, catalog: str, after: str, limit: int) -> list[tuple[str, JobKey]]:
-        """A page of the rows that the brake holds, each with its mark, as of `known`."""
+        """Return a page of the jobs that the drop limit holds, each with its key, as `known` does."""
         ...
 
     async def is_any_held(self, catalog: str) -> bool:
-        """Whether the brake holds a row."""
+        """Return whether the drop limit holds a job."""
         ...
 
     async def counts(self) -> Mapping[tuple[str, str], int]:
@@ -436,7 +436,7 @@ class IndexStore(Protocol):
 
 
 class InboxTransaction(Protocol):
-    """One transaction. What is done by it is seen by others, and on disk, once it has ended well; else it is undone."""
+    """One transaction. Its changes are visible to others, and on disk, after its commit."""
 
     @property
     def rows(self) -> JobStore: ...

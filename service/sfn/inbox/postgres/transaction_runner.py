@@ -15,7 +15,7 @@ from sfn.inbox.postgres.tables import KnownGroups, Sql, SqlTransaction
 from sfn.inbox.postgres.transaction import InboxTransaction, RetryTransaction
 
 T = TypeVar("T")
-Verb: TypeAlias = Callable[[InboxTransaction], Awaitable[T]]
+Operation: TypeAlias = Callable[[InboxTransaction], Awaitable[T]]
 
 ATTEMPTS: Final = 10
 """Most attempts of a transaction that conflicts with others."""
@@ -70,12 +70,12 @@ _BEGIN_WIDE: Final = {
 
 
 class Transactions:
-    """Runs verbs, each in a transaction of its own.
+    """Runs operations, each in a transaction of its own.
 
     Args:
-        connections: where they run.
-        where: the database, in errors.
-        lanes: what all of them learnt of the lanes.
+        connections: the connections of the process.
+        where: name of the database in errors.
+        lanes: the concurrency groups that the process knows.
         stores: see `InboxConfig.stores`.
     """
 
@@ -83,44 +83,44 @@ class Transactions:
         self._connections, self._where = connections, where
         self._lanes, self._stores = lanes, stores
 
-    async def run(self, verb: Verb[T], *, wide: bool = False) -> T:
-        """The result of a verb, once it is committed, see `on_tables`."""
-        return await self._judged(verb, wide=wide, starting=False)
+    async def run(self, operation: Operation[T], *, wide: bool = False) -> T:
+        """Return the result of an operation once it is committed; raises as `on_tables` does."""
+        return await self._judged(operation, wide=wide, starting=False)
 
-    async def on_tables(self, verb: Callable[[Sql], Awaitable[T]], *, starting: bool = False) -> T:
-        """The result of a verb that speaks SQL, once it is committed.
+    async def on_tables(self, operation: Callable[[Sql], Awaitable[T]], *, starting: bool = False) -> T:
+        """Return the result of an operation in SQL once it is committed.
 
         Args:
-            verb: called again, in a new transaction, if another one was quicker or a connection was lost before it.
-            starting: the process has not worked with the database yet.
+            operation: called again, in a new transaction, after a conflict or a lost connection.
+            starting: True if the process has not used the database yet.
 
         Raises:
-            Transient: scope inbox: nothing of it was done.
-            Unsure: scope inbox: nothing of it was done, or all.
-            Permanent: scope inbox: it has a value that can't be stored.
+            Transient: scope inbox: nothing was changed.
+            OutcomeUnknown: scope inbox: the transaction may have been committed.
+            Permanent: scope inbox: a value can't be stored.
             FatalError: the inbox cannot be trusted any more, or never could.
         """
-        return await self._judged(lambda unit: verb(unit.sql), wide=True, starting=starting)
+        return await self._judged(lambda unit: operation(unit.sql), wide=True, starting=starting)
 
-    async def _judged(self, verb: Callable[[SqlTransaction], Awaitable[T]], *, wide: bool, starting: bool) -> T:
+    async def _judged(self, operation: Callable[[SqlTransaction], Awaitable[T]], *, wide: bool, starting: bool) -> T:
         try:
             with anyio.fail_after(WIDE_PATIENCE if wide else PATIENCE):
-                return await self._repeated(verb, _BEGIN_WIDE if wide else _BEGIN)
+                return await self._repeated(operation, _BEGIN_WIDE if wide else _BEGIN)
         except PostgresFault as fault:
             raise self._refused(fault, starting=starting) from None
         except TimeoutError:
-            # A firewall between that lost its memory leaves all of them silent, not one.
+            # A firewall that lost its state silences all connections, not one.
             self._connections.forget()
             raise self._refused(PostgresFault(UNCERTAIN, "no answer in time"), starting=starting) from None
 
-    async def _repeated(self, verb: Callable[[SqlTransaction], Awaitable[T]], begin: Mapping[bool, str]) -> T:
+    async def _repeated(self, operation: Callable[[SqlTransaction], Awaitable[T]], begin: Mapping[bool, str]) -> T:
         lost = 0
         fault = PostgresFault("40001", "others were quicker, time and again")
         for attempt in range(ATTEMPTS):
             if attempt:
                 await anyio.sleep(attempt * _STEP)
             try:
-                return await self._once(verb, begin)
+                return await self._once(operation, begin)
             except RetryTransaction:
                 continue
             except PostgresConnectionLost as gone:
@@ -134,12 +134,12 @@ class Transactions:
                 fault = refused
         raise fault
 
-    async def _once(self, verb: Callable[[SqlTransaction], Awaitable[T]], begin: Mapping[bool, str]) -> T:
+    async def _once(self, operation: Callable[[SqlTransaction], Awaitable[T]], begin: Mapping[bool, str]) -> T:
         async with self._connections.one() as connection:
             unit = self._unit(connection)
             try:
                 await connection.command(begin[connection.prepares])
-                result = await verb(unit)
+                result = await operation(unit)
                 await _commit(connection)
             except PostgresConnectionLost:
                 raise

@@ -1,4 +1,4 @@
-"""How notes come in, and what open intents have put: within a transaction, which is the caller's."""
+"""Puts: the log of events, and the jobs that new events change. The caller owns the transaction."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from sfn.inbox.transitions import jobs_after_notification
 
 
 class EventRow(NamedTuple):
-    """One event.
+    """A logged event.
 
     Attributes:
-        seq: its number, greater than that of all before.
-        key: its subject's.
-        note: what it said.
-        received: when.
+        seq: number of the event, greater than all earlier numbers.
+        key: key of the subject's job.
+        note: the notification.
+        received: time of the put.
     """
 
     seq: int
@@ -36,24 +36,24 @@ class EventRow(NamedTuple):
 
 
 class EventLog:
-    """The events of one connection; the caller owns the transaction."""
+    """The log of events on one connection; the caller owns the transaction."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 
     def last(self) -> int:
-        """The greatest number, 0 for none."""
+        """Return the greatest number of an event; 0 if there is none."""
         (seq,) = self._db.execute("SELECT coalesce(max(seq), 0) FROM event").fetchone()
         return int(seq)
 
     def write(self, entries: Sequence[EventRow]) -> set[int]:
-        """Log events in order of their numbers. The numbers of those that are new: (sender, event id) was not known."""
+        """Log events in order of their numbers; return the numbers of new ones, by sender and event id."""
         return {seq for some in batches(entries) for seq in self._write_at_once(some)}
 
     def prune(self, before: datetime, most: int) -> int:
         """Delete at most `most` of the oldest events from before a time; return their number.
 
-        Older is what has the lower number: the wall clock may have been set back in between.
+        Events are deleted in the order of their numbers, because the wall clock may have been set back in between.
         """
         query = (
             "DELETE FROM event WHERE seq <= (SELECT max(seq) FROM (SELECT seq, received_at FROM event ORDER BY seq "
@@ -81,12 +81,12 @@ class EventLog:
 
 
 class SqliteWriter:
-    """Takes notes in.
+    """The operations of receivers.
 
     Args:
-        rows, events, dead, intents: the ledger's.
-        terms: settings.
-        draw: gives a number greater than all before.
+        rows, events, dead, intents: the stores of `SqliteOperations`.
+        config: the configuration of the inbox.
+        draw: returns a number greater than all earlier ones.
     """
 
     def __init__(
@@ -95,36 +95,36 @@ class SqliteWriter:
         events: EventLog,
         dead: SqliteDeadLetters,
         intents: SqliteIntents,
-        terms: InboxConfig,
+        config: InboxConfig,
         draw: Callable[[], int],
     ) -> None:
         self._rows, self._events, self._dead, self._intents = rows, events, dead, intents
-        self._terms, self._draw = terms, draw
+        self._config, self._draw = config, draw
 
     def put_all(self, puts: Sequence[tuple[Sequence[InboxMessage], datetime]]) -> list[tuple[PutResult, bool]]:
         entries: list[list[EventRow]] = []
         for notes, now in puts:
-            hints = [note for note in notes if isinstance(note, Notification)]
-            entries.append([self._entry(hint, now) for hint in hints])
-            # Most that is put is hints alone.
-            if len(hints) < len(notes):
+            notifications = [note for note in notes if isinstance(note, Notification)]
+            entries.append([self._entry(notification, now) for notification in notifications])
+            # Most puts have notifications only.
+            if len(notifications) < len(notes):
                 self._take_others(notes, now)
         new = self._events.write([entry for each in entries for entry in each])
         return [self._taken(each, new) for each in entries]
 
     def ask(self, now: datetime) -> datetime | None:
-        """Put the hints of intents that are due; when the next intent is."""
-        hints, next_ask = self._intents.ask(now)
-        entries = [self._entry(hint, now) for hint in hints]
+        """Put the notifications of due intents; return when the next intent is due."""
+        notifications, next_ask = self._intents.ask(now)
+        entries = [self._entry(notification, now) for notification in notifications]
         if entries:
             self._taken(entries, self._events.write(entries))
         return next_ask
 
-    def _entry(self, hint: Notification, now: datetime) -> EventRow:
-        return EventRow(self._draw(), encode_key(hint.subject), hint, now)
+    def _entry(self, notification: Notification, now: datetime) -> EventRow:
+        return EventRow(self._draw(), encode_key(notification.subject), notification, now)
 
     def _take_others(self, notes: Sequence[InboxMessage], now: datetime) -> None:
-        """What is no hint."""
+        """Apply the messages that are not notifications."""
         for note in notes:
             if isinstance(note, UndecodableRequest):
                 self._dead.keep(note, now)
@@ -134,19 +134,19 @@ class SqliteWriter:
 
     def _taken(self, entries: Sequence[EventRow], new: Collection[int]) -> tuple[PutResult, bool]:
         fresh = superseded = 0
-        stirring = False
+        may_make_due = False
         for entry in entries:
             if entry.seq not in new:
                 continue
             fresh += 1
             superseded += has_unprocessed(self._rows.load(entry.key))
             for subject, row in jobs_after_notification(
-                entry.note, entry.seq, entry.received, self._terms, self._load
+                entry.note, entry.seq, entry.received, self._config, self._load
             ).items():
                 key = encode_key(subject)
-                stirring = stirring or makes_due(self._rows.load(key), row)
+                may_make_due = may_make_due or makes_due(self._rows.load(key), row)
                 self._rows.save(key, row)
-        return PutResult(fresh, len(entries) - fresh, superseded), stirring
+        return PutResult(fresh, len(entries) - fresh, superseded), may_make_due
 
     def _load(self, subject: JobKey) -> Job | None:
         return self._rows.load(encode_key(subject))

@@ -1,4 +1,4 @@
-"""One process an inbox: a locked file beside the database."""
+"""The file of the database: its lock, one process per inbox, and checks of the place where the file is."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SUFFIX = ".lock"
 class InboxLock:
     """The exclusive right to an inbox, held until it is released or the process ends, however that ends.
 
-    The folder of the database is made where it is missing. The file stays when the lock goes: removing it would let two
-    processes lock two files of the same name.
+    A missing folder of the database is created. The lock file is never removed: if it were, two processes could lock
+    two files of the same name.
 
     Args:
-        database: the inbox's file, by its real path: under every name that it has by links it is one inbox.
+        database: real path of the inbox's file, so that all links to it lead to one inbox.
 
     Raises:
         FatalError: another process has the inbox, or the folder can't be written to.
@@ -47,7 +47,7 @@ class InboxLock:
         self._places: dict[Path, tuple[int, int] | None] = {self._path: _identity(self._path)}
 
     def watch(self, named: Path) -> None:
-        """The database is open: remember which files it is made of.
+        """Remember which files the open database consists of.
 
         Args:
             named: the configured path, which may be a link: the next start follows the link again.
@@ -56,9 +56,9 @@ class InboxLock:
             self._places[path] = _identity(path)
 
     def missing(self) -> Path | None:
-        """The first file of the inbox that no longer lies where it did, None for none.
+        """Return the first file of the inbox that was moved, removed or replaced; None if there is none.
 
-        What is written to a file that was moved away or replaced is lost to the next start, however well it is synced.
+        The next start does not find what is written to a file that was moved or replaced, even if it is synced.
         """
         for path, identity in self._places.items():
             if identity is None or _identity(path) != identity:
@@ -66,7 +66,7 @@ class InboxLock:
         return None
 
     def release(self) -> None:
-        """Let another process have the inbox."""
+        """Release the lock, so that another process can open the inbox."""
         os.close(self._descriptor)
 
     def _taken(self) -> FatalError:
@@ -81,7 +81,7 @@ class InboxLock:
 
 
 def held_by(database: Path) -> str | None:
-    """Which process has an inbox just now, by its id; None for none. Writes nothing, and locks for an instant at most.
+    """Return the id of the process that has an inbox open; None if there is none. Locks only briefly, writes nothing.
 
     Args:
         database: see `InboxLock`.
@@ -114,7 +114,7 @@ def _holder(descriptor: int) -> str:
 
 
 def _make(folder: Path) -> None:
-    """Make a folder and those above it; each is on disk before something is put into it."""
+    """Create a folder and its parents; each is on disk before anything is created in it."""
     if folder.is_dir():
         return
     _make(folder.parent)
@@ -151,10 +151,10 @@ def _unusable(path: Path, error: OSError) -> FatalError:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Why an inbox may not live long, or not work, where it is.
+    """A reason why an inbox may be lost, or not work, at its place.
 
     Attributes:
-        found: what is there.
+        found: the problem.
         remedy: what to do.
     """
 
@@ -163,10 +163,10 @@ class Doubt:
 
 
 def placed(database: Path, table: Path = MOUNTS) -> Doubt | None:
-    """What speaks against the place of a database; None for nothing. Blocks.
+    """Return the reason against the place of a database; None if there is none. Blocks.
 
-    SQLite keeps what was committed last in a file beside the database, and the lock against other processes lies there
-    too. Where the database alone is mounted, both go with the container, and so do events that were acknowledged.
+    SQLite keeps the last commits in a file next to the database, and the lock against other processes is there too. If
+    only the database is mounted, both are lost with the container, and with them events that were acknowledged.
 
     Args:
         database: its real path.

@@ -39,7 +39,7 @@ class SqliteDeadLetters:
         self.open_ones = Counter({(catalog or "", reason): count for catalog, reason, count in found})
 
     def open(self, letter: NewDeadLetter, now: datetime) -> None:
-        """Open a letter, or bring the subject's open one up to date."""
+        """Open a letter, or update the open letter of the subject."""
         key, catalog = encode_key(letter.subject), letter.subject.catalog
         found = self._db.execute("SELECT id, reason FROM dead_letter WHERE key = ? AND status = 'open'", (key,))
         before = found.fetchone()
@@ -79,13 +79,13 @@ class SqliteDeadLetters:
         )
 
     def close(self, key: str, status: DeadLetterStatus, now: datetime, actor: str | None = None) -> None:
-        """Close a row's open letter, if it has one."""
+        """Close the open letter of a job, if there is one."""
         found = self._db.execute("SELECT id FROM dead_letter WHERE key = ? AND status = 'open'", (key,)).fetchone()
         if found is not None:
             self.end(found[0], status, now, actor)
 
     def end(self, number: int, status: DeadLetterStatus, now: datetime, actor: str | None) -> bool:
-        """Close an open letter. False: there is none of that id."""
+        """Close an open letter; return False if there is none with that id."""
         closed = self._db.execute(
             "UPDATE dead_letter SET status = ?, changed_at = ?, actor = ? WHERE id = ? AND status = 'open' "
             "RETURNING catalog, reason",
@@ -97,7 +97,7 @@ class SqliteDeadLetters:
         return True
 
     def oldest(self, catalogs: Collection[str]) -> dict[str, datetime]:
-        """By catalog when the oldest open letter was opened of a table that is given up; held ones wait on purpose."""
+        """Return the opening time of the oldest open letter by catalog, without held drops, which wait on purpose."""
         query = (
             "SELECT opened_at FROM dead_letter WHERE status = 'open' AND catalog = ? AND reason != ? "
             "AND key IS NOT NULL ORDER BY id LIMIT 1"
@@ -109,26 +109,26 @@ class SqliteDeadLetters:
 
     def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
         """Return at most `limit` matching letters with ids above `after`, by id."""
-        terms = dead_letter_conditions(letter_filter)
-        chosen = " AND ".join(["id > ?", *(f"{term} ?" for term in terms)])
+        config = dead_letter_conditions(letter_filter)
+        chosen = " AND ".join(["id > ?", *(f"{term} ?" for term in config)])
         query = f"SELECT {DEAD_LETTER_COLUMNS} FROM dead_letter WHERE {chosen} ORDER BY id LIMIT ?"
-        return [parse_dead_letter(row) for row in self._db.execute(query, (after, *terms.values(), limit)).fetchall()]
+        return [parse_dead_letter(row) for row in self._db.execute(query, (after, *config.values(), limit)).fetchall()]
 
     def list_newest(self, letter_filter: DeadLetterFilter, limit: int) -> list[DeadLetter]:
         """Return at most `limit` matching letters, newest first."""
-        terms = dead_letter_conditions(letter_filter)
-        chosen = " AND ".join(["true", *(f"{term} ?" for term in terms)])
+        config = dead_letter_conditions(letter_filter)
+        chosen = " AND ".join(["true", *(f"{term} ?" for term in config)])
         query = f"SELECT {DEAD_LETTER_COLUMNS} FROM dead_letter WHERE {chosen} ORDER BY id DESC LIMIT ?"
-        return [parse_dead_letter(row) for row in self._db.execute(query, (*terms.values(), limit)).fetchall()]
+        return [parse_dead_letter(row) for row in self._db.execute(query, (*config.values(), limit)).fetchall()]
 
     def get_many(self, ids: Sequence[int]) -> list[DeadLetter]:
-        """Those of these ids that there are, by id."""
+        """Return the letters with these ids, by id."""
         query = f"SELECT {DEAD_LETTER_COLUMNS} FROM dead_letter WHERE id = ?"
         found = [self._db.execute(query, (number,)).fetchone() for number in sorted(set(ids))]
         return [parse_dead_letter(row) for row in found if row is not None]
 
     def request_of(self, letter_id: int) -> UndecodableRequest | None:
-        """The request that a letter is about."""
+        """Return the undecodable request of a letter; None if there is none."""
         query = (
             "SELECT sender, path, content_type, body, size, detail FROM dead_letter JOIN undecodable ON letter = id "
             "WHERE id = ?"

@@ -1,4 +1,4 @@
-"""What is noted of whole catalogs: the brake on steps that are not forward, their sweeps, who they are, who retired."""
+"""State of whole catalogs: the drop limit, the last sweep, the owner of the files, and whether they are retired."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from sfn.inbox.statistics import (
 
 
 class DropLimitTable:
-    """The brakes and sweeps of all catalogs on one connection; the caller owns the transaction."""
+    """Drop limits and sweeps of all catalogs on one connection; the caller owns the transaction."""
 
-    def __init__(self, db: sqlite3.Connection, terms: InboxConfig, roster: IndexQueries) -> None:
-        self._db, self._terms, self._roster = db, terms, roster
+    def __init__(self, db: sqlite3.Connection, config: InboxConfig, table_index: IndexQueries) -> None:
+        self._db, self._config, self._table_index = db, config, table_index
 
     def allow_step(self, row: Job, step: BackwardStep, now: datetime) -> bool:
-        """Allow a step of a row, or trip."""
+        """Return whether a step of a job is allowed; if not, allow no further step in the catalog."""
         catalog, text = row.subject.catalog, encode_step(row.subject, step)
-        self._db.execute("DELETE FROM permit WHERE at <= ?", (to_micros(now - self._terms.drop_limit_window),))
+        self._db.execute("DELETE FROM permit WHERE at <= ?", (to_micros(now - self._config.drop_limit_window),))
         if self._db.execute("SELECT 1 FROM permit WHERE catalog = ? AND step = ?", (catalog, text)).fetchone():
             return True
         drop, drops = dropped_table(row.subject, step, is_renamed=is_renamed(row)), self._drops(catalog, now)
@@ -45,7 +45,7 @@ class DropLimitTable:
         return True
 
     def reset(self, catalog: str) -> None:
-        """Let an operator's word, or a calm sweep, loosen it."""
+        """Allow steps again, after an operator's command or a sweep within the limit."""
         self._trip(catalog, tripped=False)
 
     def forget_steps(self, catalog: str) -> None:
@@ -53,12 +53,12 @@ class DropLimitTable:
         self._db.execute("DELETE FROM permit WHERE catalog = ?", (catalog,))
 
     def swept_at(self, catalog: str) -> LastSweep | None:
-        """The last complete sweep."""
+        """Return the last complete sweep; None if there is none."""
         found = self._db.execute("SELECT swept_at, withheld FROM catalog WHERE name = ?", (catalog,)).fetchone()
         return parse_sweep(*found) if found is not None and found[0] is not None else None
 
     def note_sweep(self, catalog: str, sweep: LastSweep) -> None:
-        """A sweep is complete."""
+        """Record a complete sweep."""
         self._db.execute(
             "INSERT INTO catalog(name, swept_at, withheld) VALUES(?, ?, ?) "
             "ON CONFLICT(name) DO UPDATE SET swept_at = excluded.swept_at, withheld = excluded.withheld",
@@ -66,18 +66,18 @@ class DropLimitTable:
         )
 
     def state(self, catalog: str, now: datetime, *, tripped: bool) -> DropLimitState:
-        """How a catalog's brake stands, which is on or not."""
+        """Return the state of a catalog's drop limit."""
         drops = self._drops(catalog, now)
-        used, live = self._steps(catalog, drops, now), self._roster.live_count(catalog)
-        dropped = self._roster.without_file({encode_key(drop.name) for drop in without_old_names(drops)})
-        return DropLimitState(tripped, used, self._terms.allowed_drops(catalog, live, dropped), live)
+        used, live = self._steps(catalog, drops, now), self._table_index.live_count(catalog)
+        dropped = self._table_index.without_file({encode_key(drop.name) for drop in without_old_names(drops)})
+        return DropLimitState(tripped, used, self._config.allowed_drops(catalog, live, dropped), live)
 
     def tripped(self) -> frozenset[str]:
         """Return the catalogs in which no further step is allowed."""
         return self._named("SELECT name FROM catalog WHERE tripped = 1")
 
     def retire(self, catalog: str, *, retired: bool) -> None:
-        """Note whether a catalog's tables get no files any more."""
+        """Record whether a catalog is retired: its tables get no files any more."""
         self._db.execute(
             "INSERT INTO catalog(name, retired) VALUES(?, ?) "
             "ON CONFLICT(name) DO UPDATE SET retired = excluded.retired",
@@ -89,7 +89,7 @@ class DropLimitTable:
         return self._named("SELECT name FROM catalog WHERE retired = 1")
 
     def record_owner(self, catalog: str, catalog_id: str) -> None:
-        """Note for which `catalog_id` files are written."""
+        """Record the `catalog_id` for which files are written."""
         self._db.execute(
             "INSERT INTO catalog(name, catalog_id) VALUES(?, ?) "
             "ON CONFLICT(name) DO UPDATE SET catalog_id = excluded.catalog_id",
@@ -97,35 +97,35 @@ class DropLimitTable:
         )
 
     def owner_id(self, catalog: str) -> str | None:
-        """For which that was noted last."""
+        """Return the recorded `catalog_id`; None if there is none."""
         found = self._db.execute("SELECT catalog_id FROM catalog WHERE name = ?", (catalog,)).fetchone()
         return found[0] if found is not None else None
 
     def _allows(self, catalog: str, drop: NamedTable | None, drops: Sequence[NamedTable], now: datetime) -> bool:
-        """Whether one more step is no more than may be; a table that is dropped twice disappears once."""
+        """Return whether the limit allows one more step; a table that is dropped twice counts once."""
         used = self._steps(catalog, drops, now)
-        # To count the live tables takes long where they are many, and more of them never allow less.
-        if used >= self._terms.max_steps(catalog, 0):
-            live = self._roster.live_count(catalog)
-            if used >= self._terms.max_steps(catalog, live):
+        # Counting many live tables takes long, and more live tables never allow fewer steps.
+        if used >= self._config.max_steps(catalog, 0):
+            live = self._table_index.live_count(catalog)
+            if used >= self._config.max_steps(catalog, live):
                 return False
         if drop is None:
             return True
         gone = {encode_key(one.name) for one in without_old_names([*drops, drop])}
-        # Of more tables than these no more than half are gone.
-        live = self._roster.live_count(catalog, 2 * len(gone) + 1)
-        return len(gone) <= self._terms.max_drops_of(catalog, live + self._roster.without_file(gone))
+        # At most half of more tables than these are gone.
+        live = self._table_index.live_count(catalog, 2 * len(gone) + 1)
+        return len(gone) <= self._config.max_drops_of(catalog, live + self._table_index.without_file(gone))
 
     def _steps(self, catalog: str, drops: Sequence[NamedTable], now: datetime) -> int:
         """Return how many steps of a catalog count; its drops within the hour are given."""
         query = "SELECT count(*) FROM permit WHERE catalog = ? AND at > ?"
-        (used,) = self._db.execute(query, (catalog, to_micros(now - self._terms.drop_limit_window))).fetchone()
+        (used,) = self._db.execute(query, (catalog, to_micros(now - self._config.drop_limit_window))).fetchone()
         return counted_steps(used, drops)
 
     def _drops(self, catalog: str, now: datetime) -> list[NamedTable]:
         """Return the drops that were allowed within the hour."""
         query = "SELECT dropped, uuid, renamed FROM permit WHERE catalog = ? AND at > ? AND dropped IS NOT NULL"
-        found = self._db.execute(query, (catalog, to_micros(now - self._terms.drop_limit_window))).fetchall()
+        found = self._db.execute(query, (catalog, to_micros(now - self._config.drop_limit_window))).fetchall()
         return [NamedTable(decode_key(key), uuid, bool(renamed)) for key, uuid, renamed in found]
 
     def _named(self, query: str) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What SQLite's refusals mean, by their codes."""
+"""Map of SQLite's errors to those of the inbox, by their codes."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _FATAL = {
 
 
 def refusal(error: sqlite3.Error, where: str) -> Transient | FatalError | None:
-    """What an error of SQLite means for the inbox; None: it is a defect of the statement, not of the file.
+    """Return the inbox's error for an error of SQLite; None for a defect of the statement, not of the file.
 
     Args:
-        where: the database, as it is called in the error.
+        where: name of the database, for the error.
     """
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
     found = f"{getattr(error, 'sqlite_errorname', type(error).__name__)}: {error}"

@@ -1,4 +1,4 @@
-"""Group commit: one thread runs every verb, and a transaction takes whatever came while the last one was written."""
+"""Group commit: one thread runs all operations; each transaction has the operations that arrived during the last."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _Failure: TypeAlias = Callable[[], SfnError]
 
 
 class GroupCommitter:
-    """Runs verbs on a ledger, and answers them once what they did is on disk.
+    """Runs operations in a thread, and answers each once its changes are on disk.
 
-    A verb that raises undoes what it did itself and nothing else; a transaction that fails undoes all its verbs. After
-    an error that leaves in doubt what is on disk no verb is run any more, and the database is not even closed, for that
-    would copy what may be damaged: the end of the process ends it.
+    If an operation raises, only its own changes are undone; if a transaction fails, all its operations are. After an
+    error that leaves the content of the disk in doubt, no operation runs any more. The database is not even closed,
+    because that would copy data that may be damaged. It stays open until the process ends.
 
     Args:
-        ledger: the operations; only the committer may use them from now on.
+        operations: only the committer may use them from now on.
         where: name of the database, for errors.
         missing: returns a file of the database that was moved, removed or replaced.
         queue_limit: most messages that may wait.
@@ -48,14 +48,14 @@ class GroupCommitter:
 
     def __init__(
         self,
-        ledger: SqliteOperations,
+        operations: SqliteOperations,
         where: str,
         *,
         missing: Callable[[], Path | None],
         queue_limit: int,
         committed: Callable[[CommittedTransaction], None],
     ) -> None:
-        self._ledger, self._where, self._missing = ledger, where, missing
+        self._operations, self._where, self._missing = operations, where, missing
         self._queue_limit, self._committed = queue_limit, committed
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[WriterJob[Any] | None] = SimpleQueue()
@@ -76,32 +76,34 @@ class GroupCommitter:
         self._waiting += len(notes)
         return await job.future
 
-    async def run(self, verb: Callable[[SqliteOperations], T], *, stirring: bool = False, alone: bool = False) -> T:
+    async def run(
+        self, operation: Callable[[SqliteOperations], T], *, may_make_due: bool = False, alone: bool = False
+    ) -> T:
         """Run an operation; return its result once it is on disk. Skip it if the caller stops waiting before the start.
 
         Args:
-            verb: called in the thread; again if what it did was undone for another verb's sake.
-            stirring: something may fall due by it.
-            alone: not within a transaction.
+            operation: called in the thread; called again if its changes were undone because of another operation.
+            may_make_due: a job may become due.
+            alone: run outside a transaction.
 
         Raises:
-            Transient: scope inbox: nothing of it was done.
+            Transient: scope inbox: nothing was changed.
             FatalError: the inbox cannot be trusted any more.
         """
         future: asyncio.Future[T] = self._loop.create_future()
-        self._submit(WriterCall(verb, future, stirring=stirring, alone=alone))
+        self._submit(WriterCall(operation, future, may_make_due=may_make_due, alone=alone))
         return await future
 
     async def broken(self) -> SfnError:
-        """Wait until the inbox cannot be trusted any more: why."""
+        """Wait until the inbox cannot be trusted any more; return the error."""
         await self._fell_silent.wait()
         return (self._broken or self._closed)()
 
     async def close(self) -> bool:
-        """Take no more verbs, end those that were taken, checkpoint and close.
+        """Accept no more operations, finish the accepted ones, checkpoint and close.
 
         Returns:
-            False: the inbox is broken, or its disk does not answer; it stays as it is until the process ends.
+            False if the inbox is broken or its disk does not answer; the database stays open until the process ends.
         """
         if not self._closing:
             self._closing = True
@@ -138,23 +140,23 @@ class GroupCommitter:
 
     def _shut_down(self) -> None:
         if self._broken is None:
-            self._note(self._caught(self._ledger.checkpoint))
+            self._note(self._caught(self._operations.checkpoint))
         if self._broken is None:
-            self._note(self._caught(self._ledger.close))
+            self._note(self._caught(self._operations.close))
 
     def _note(self, failure: _Failure | None) -> None:
         if failure is not None and isinstance(failure(), FatalError):
             self._broken = failure
 
     def _next(self) -> tuple[list[WriterJob[Any]], bool]:
-        """What has come, at least one; and whether it is the last."""
+        """Wait for jobs and return them, with True if they are the last."""
         came = [self._queue.get()]
         came += [self._queue.get() for _ in range(self._queue.qsize())]
         jobs = [job for job in came if job is not None]
         return jobs, len(jobs) < len(came)
 
     def _attempted(self, jobs: Sequence[WriterJob[Any]]) -> _Failure | None:
-        """Run jobs; why nothing of them was taken, None if it was."""
+        """Run jobs; return None if they are committed, else the failure."""
         wanted = [job for job in jobs if not job.future.cancelled()]
         failure = self._caught(partial(self._run, wanted))
         missing = self._missing()
@@ -163,8 +165,8 @@ class GroupCommitter:
     def _run(self, jobs: Sequence[WriterJob[Any]]) -> None:
         for job in jobs:
             if job.alone:
-                job.attempt(self._ledger)
-        run_transaction(self._ledger, [job for job in jobs if not job.alone])
+                job.attempt(self._operations)
+        run_transaction(self._operations, [job for job in jobs if not job.alone])
 
     def _caught(self, call: Callable[[], None]) -> _Failure | None:
         try:
@@ -176,13 +178,13 @@ class GroupCommitter:
         return None
 
     def _deliver(self, jobs: Sequence[WriterJob[Any]], failure: _Failure | None, seconds: float, *, last: bool) -> None:
-        """On the event loop: answer everybody."""
+        """Answer all callers, on the event loop."""
         notes = sum(len(job.notes) for job in jobs if isinstance(job, WriterPut))
         self._waiting -= notes
         for job in jobs:
             job.answer(failure() if failure is not None else None)
         if failure is None and jobs:
-            self._committed(CommittedTransaction(len(jobs), notes, any(job.stirring for job in jobs), seconds))
+            self._committed(CommittedTransaction(len(jobs), notes, any(job.may_make_due for job in jobs), seconds))
         if self._broken is not None:
             self._fell_silent.set()
         if last:
@@ -207,38 +209,38 @@ class GroupCommitter:
 
 
 class WriterJob(Generic[T]):
-    """Something to be done in the writer thread, and who waits for it.
+    """A call for the writer thread, with the future of its caller.
 
     Args:
-        future: the caller's.
-        stirring: something may fall due by it.
-        alone: to be run before the transaction, not in it.
+        future: the future of the caller.
+        may_make_due: a job may become due.
+        alone: run before the transaction, not in it.
     """
 
-    __slots__ = ("_error", "_result", "alone", "future", "stirring")
+    __slots__ = ("_error", "_result", "alone", "future", "may_make_due")
 
-    def __init__(self, future: asyncio.Future[T], *, stirring: bool = False, alone: bool = False) -> None:
-        self.future, self.stirring, self.alone = future, stirring, alone
+    def __init__(self, future: asyncio.Future[T], *, may_make_due: bool = False, alone: bool = False) -> None:
+        self.future, self.may_make_due, self.alone = future, may_make_due, alone
         self._result: T | None = None
         self._error: Exception | None = None
 
-    def attempt(self, ledger: SqliteOperations) -> None:
-        """Do it; again if its transaction was undone."""
+    def attempt(self, operations: SqliteOperations) -> None:
+        """Run the call; it runs again if its transaction was undone."""
         raise NotImplementedError
 
     def succeed(self, result: T) -> None:
-        """Keep what came of it, until it is on disk."""
+        """Store the result until it is on disk."""
         self._result, self._error = result, None
 
     def fail(self, error: Exception) -> None:
-        """Keep what was raised."""
+        """Store the error of the call."""
         self._error = error
 
     def answer(self, failure: Exception | None) -> None:
         """Answer the caller, if it still waits; on the event loop.
 
         Args:
-            failure: why nothing of the transaction was taken.
+            failure: the error of the whole transaction, if it failed.
         """
         error = failure or self._error
         if self.future.done():
@@ -250,23 +252,28 @@ class WriterJob(Generic[T]):
 
 
 class WriterCall(WriterJob[T]):
-    """Any verb of the ledger."""
+    """A call of any operation."""
 
-    __slots__ = ("_verb",)
+    __slots__ = ("_operation",)
 
     def __init__(
-        self, verb: Callable[[SqliteOperations], T], future: asyncio.Future[T], *, stirring: bool, alone: bool = False
+        self,
+        operation: Callable[[SqliteOperations], T],
+        future: asyncio.Future[T],
+        *,
+        may_make_due: bool,
+        alone: bool = False,
     ) -> None:
-        super().__init__(future, stirring=stirring, alone=alone)
-        self._verb = verb
+        super().__init__(future, may_make_due=may_make_due, alone=alone)
+        self._operation = operation
 
     @override
-    def attempt(self, ledger: SqliteOperations) -> None:
-        self.succeed(self._verb(ledger))
+    def attempt(self, operations: SqliteOperations) -> None:
+        self.succeed(self._operation(operations))
 
 
 class WriterPut(WriterJob[PutResult]):
-    """A `put`: several of them are one verb of the ledger. Whether it is stirring turns out as it is run."""
+    """A put; several puts run as one operation, which sets `may_make_due`."""
 
     __slots__ = ("notes", "now")
 
@@ -275,44 +282,44 @@ class WriterPut(WriterJob[PutResult]):
         self.notes, self.now = notes, now
 
     @override
-    def attempt(self, ledger: SqliteOperations) -> None:
-        [(accepted, self.stirring)] = ledger.put_all([(self.notes, self.now)])
+    def attempt(self, operations: SqliteOperations) -> None:
+        [(accepted, self.may_make_due)] = operations.put_all([(self.notes, self.now)])
         self.succeed(accepted)
 
 
-def run_transaction(ledger: SqliteOperations, jobs: Sequence[WriterJob[Any]]) -> None:
+def run_transaction(operations: SqliteOperations, jobs: Sequence[WriterJob[Any]]) -> None:
     """Run calls in one transaction, which is on disk afterwards; a call that raises fails without the others.
 
     Raises:
-        sqlite3.Error: nothing of it is on disk.
+        sqlite3.Error: nothing is on disk.
     """
     try:
-        with ledger.transaction():
-            _run_together(ledger, jobs)
+        with operations.transaction():
+            _run_together(operations, jobs)
     except Exception as error:
         if isinstance(error, sqlite3.Error) and refusal(error, "") is not None:
             raise
-        # A savepoint costs a copy of every page that is changed after it: they are for the rare case.
-        with ledger.transaction():
+        # A savepoint copies every page that is changed after it, so savepoints are for this rare case.
+        with operations.transaction():
             for job in jobs:
-                _run_apart(ledger, job)
+                _run_apart(operations, job)
 
 
-def _run_together(ledger: SqliteOperations, jobs: Sequence[WriterJob[Any]]) -> None:
+def _run_together(operations: SqliteOperations, jobs: Sequence[WriterJob[Any]]) -> None:
     puts = [job for job in jobs if isinstance(job, WriterPut)]
-    taken = ledger.put_all([(put.notes, put.now) for put in puts])
-    for put, (accepted, stirring) in zip(puts, taken, strict=True):
-        put.stirring = stirring
+    taken = operations.put_all([(put.notes, put.now) for put in puts])
+    for put, (accepted, may_make_due) in zip(puts, taken, strict=True):
+        put.may_make_due = may_make_due
         put.succeed(accepted)
     for job in jobs:
         if not isinstance(job, WriterPut):
-            job.attempt(ledger)
+            job.attempt(operations)
 
 
-def _run_apart(ledger: SqliteOperations, job: WriterJob[Any]) -> None:
+def _run_apart(operations: SqliteOperations, job: WriterJob[Any]) -> None:
     try:
-        with ledger.savepoint():
-            job.attempt(ledger)
+        with operations.savepoint():
+            job.attempt(operations)
     except Exception as error:
         if isinstance(error, sqlite3.Error) and refusal(error, "") is not None:
             raise

@@ -1,4 +1,4 @@
-"""The rows of the inbox in SQLite, as one unit of work."""
+"""Jobs in SQLite: the rows that one transaction reads and changes, and the due jobs by concurrency group."""
 
 from __future__ import annotations
 
@@ -29,14 +29,13 @@ from sfn.inbox.scheduling import fair_order, rotate
 T = TypeVar("T")
 
 _SIZES: Final = (8, 4, 2, 1)
-"""More rows at once cost SQLite more, not less."""
+"""Larger batches are slower in SQLite."""
 
 
 def batches(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Rows in their order, in batches of a few sizes, so that a few statements are prepared for all.
+    """Yield rows in their order, in batches of a few sizes, so that few statements must be prepared.
 
-    With each statement the interpreter's lock changes hands twice, and the other threads wait for it with every one:
-    that costs more than the row does.
+    Each statement releases the interpreter's lock and takes it again. Waiting for the lock costs more than the row.
     """
     start = 0
     for size in _SIZES:
@@ -48,7 +47,7 @@ def batches(rows: Sequence[T]) -> Iterator[Sequence[T]]:
 __all__ = ["MAX_CACHED_JOBS", "SqliteJobs", "decode_key", "encode_key"]
 
 MAX_CACHED_JOBS = 4096
-"""Rows that stay known from one transaction to the next."""
+"""Rows that are cached from one transaction to the next."""
 
 _ROW = f"{JOB_COLUMNS}, (SELECT memo FROM memo WHERE memo.key = subject.key)"
 _COUNTED = (
@@ -58,24 +57,23 @@ _COUNTED = (
 
 
 class _Stored(NamedTuple):
-    """A row as the database has it, with the number of its lane."""
+    """A row as it is in the database, with the number of its concurrency group."""
 
     row: Job
     lane: int
 
 
 class SqliteJobs:
-    """Rows are read once, changed in memory, and written when somebody queries them or the transaction ends.
+    """Jobs that are read once, changed in memory, and written before a query or at the end of the transaction.
 
-    What was read stays known until a transaction is undone or another connection has written. The caller owns the
-    transaction: it calls `begin` before the first verb, `flush` before it commits, and `forget` after a rollback.
+    Rows stay cached until a transaction is undone or another connection has written. The caller owns the transaction.
+    The caller calls `begin` before the first operation, `flush` before the commit, and `forget` after a rollback.
 
     Args:
         stores: see `InboxConfig.stores`.
 
     Attributes:
-        counts: number of table jobs, by catalog and `stat_state`; a rollback must restore
-            what it was before.
+        counts: number of table jobs, by catalog and `stat_state`; a rollback must restore it.
     """
 
     def __init__(self, db: sqlite3.Connection, stores: Collection[str] = ()) -> None:
@@ -88,10 +86,10 @@ class SqliteJobs:
         self.begin()
 
     def begin(self) -> bool:
-        """Make sure that what is known is so, and make room: what a verb loads stays until its transaction ends.
+        """Drop cached rows that are out of date or too many: rows stay cached until the end of their transaction.
 
         Returns:
-            Whether another connection has written.
+            True if another connection has written.
         """
         (version,) = self._db.execute("PRAGMA data_version").fetchone()
         changed = version != self._version
@@ -99,13 +97,13 @@ class SqliteJobs:
             self.forget()
             self.counts = Counter({(catalog, state): count for catalog, state, count in self._db.execute(_COUNTED)})
             self._version = version
-        # At once: a dict that is asked for its first key after each deletion walks over all that were deleted.
+        # All at once: a dict that is asked for its first key after each deletion walks over all deleted keys.
         for key in list(islice(self._stored, max(0, len(self._stored) - MAX_CACHED_JOBS))):
             del self._stored[key]
         return bool(changed)
 
     def forget(self) -> None:
-        """Drop everything that is remembered, also what was not written yet."""
+        """Drop all cached rows, also changes that were not written yet."""
         self._stored.clear()
         self._changed.clear()
         found = self._db.execute("SELECT id, catalog, store, urgency FROM lane").fetchall()
@@ -114,22 +112,22 @@ class SqliteJobs:
         }
 
     def last(self) -> int:
-        """The greatest number of a hint or a claim, 0 for none."""
+        """Return the greatest number of a notification or a claim; 0 if there is none."""
         ((seq, token),) = self.select("SELECT coalesce(max(seq), 0), coalesce(max(token), 0) FROM subject")
         return int(max(seq, token))
 
     def lanes(self) -> dict[ConcurrencyGroup, int]:
-        """Every lane that ever had a row, with its number."""
+        """Return every concurrency group that ever had a job, with its number."""
         self.flush()
         return self._lanes
 
     def select(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        """The answer to a query over the rows as they are now: the one way to ask for more than a row."""
+        """Return the result of a query over the current rows, changes included."""
         self.flush()
         return self._db.execute(query, values).fetchall()
 
     def load(self, key: str) -> Job | None:
-        """The row of a key."""
+        """Return the job of a key; None if there is none."""
         if key in self._changed:
             return self._changed[key]
         stored = self._stored.get(key)
@@ -143,11 +141,11 @@ class SqliteJobs:
         return stored.row
 
     def save(self, key: str, row: Job | None) -> None:
-        """Change the row of a key that was loaded in this transaction; None: it goes."""
+        """Change a job that was loaded in this transaction; None deletes it."""
         self._changed[key] = row
 
     def flush(self) -> None:
-        """Write what was changed."""
+        """Write all changes."""
         changed, self._changed = self._changed, {}
         updates: dict[tuple[str, ...], list[list[Any]]] = {}
         for key, row in changed.items():
@@ -180,7 +178,7 @@ class SqliteJobs:
         self._write_locations(key, row.locations, frozenset())
 
     def _changes(self, key: str, row: Job, lane: int, before: _Stored) -> dict[str, Any]:
-        """What differs, by column: most changes touch no index. Memo and locations, which few touch, are written."""
+        """Return the changed columns; write cache and locations, which rarely change, to their own tables."""
         old = before.row
         if row.cache is not old.cache and row.cache != old.cache:
             self._write_memo(key, row)
@@ -225,7 +223,7 @@ class SqliteJobs:
 
 @cache
 def _update(names: tuple[str, ...], rows: int) -> str:
-    """Changes the same columns of several rows; for each row their values and its key are bound."""
+    """Return the statement that changes the same columns of several rows; values and key of each row are bound."""
     if rows == 1:
         return f"UPDATE subject SET {', '.join(f'{name} = ?' for name in names)} WHERE key = ?"
     changes = ", ".join(f"{name} = new.column{number}" for number, name in enumerate(names, start=1))
@@ -235,14 +233,14 @@ def _update(names: tuple[str, ...], rows: int) -> str:
 
 
 class DueRows:
-    """What waits in the lanes of one connection: read only."""
+    """Queries for due jobs and expired leases, by concurrency group."""
 
     def __init__(self, rows: SqliteJobs) -> None:
         self._rows = rows
         self._turn = 0
 
     def due(self, slots: Capacity, now: datetime) -> list[tuple[ConcurrencyGroup, str]]:
-        """Keys of due rows, in turn over the lanes, within the slots."""
+        """Return the keys of due jobs, in turn over the concurrency groups, within the capacity."""
         query = (
             "SELECT key FROM subject WHERE lane = ? AND state = 'queued' AND due_at <= ? ORDER BY due_at, key LIMIT ?"
         )
@@ -279,7 +277,7 @@ class DueRows:
         return [key for (key,) in found]
 
     def next(self, slots: Capacity) -> datetime | None:
-        """When the next row falls due in a lane that has slots, or a lease runs out."""
+        """Return when the next job of a group with capacity becomes due, or a lease expires."""
         query = "SELECT min(due_at) FROM subject WHERE lane = ? AND state = 'queued'"
         found = [
             self._rows.select(query, (number,))

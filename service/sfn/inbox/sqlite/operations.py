@@ -1,4 +1,4 @@
-"""The inbox as SQL: synchronous, one connection, `now` an argument; every verb is one transaction.
+"""The operations of the inbox in SQL: synchronous, on one connection, each in one transaction; time is an argument.
 
 The same code runs under the writer thread and, one step at a time, in the simulator.
 """
@@ -60,38 +60,38 @@ from sfn.inbox.transitions import (
 __all__ = ["InboxConfig", "SqliteOperations"]
 
 _PATIENCE = 2.0
-"""Seconds that another program may keep the database locked: everybody waits for it."""
+"""Seconds that another program may lock the database; all operations wait meanwhile."""
 
 
 class SqliteOperations:
-    """All verbs of the inbox on one SQLite connection.
+    """All operations of the inbox on one SQLite connection.
 
-    A verb that raises has changed nothing, unless it is called within `transaction`: then that is undone as a whole.
+    An operation that raises has changed nothing. Within `transaction`, the transaction is undone as a whole.
     """
 
-    def __init__(self, path: str, terms: InboxConfig) -> None:
+    def __init__(self, path: str, config: InboxConfig) -> None:
         self._db = sqlite3.connect(
             path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, cached_statements=128
         )
         prepare(self._db, path)
-        self._terms = terms
-        self._rows = SqliteJobs(self._db, terms.stores)
+        self._config = config
+        self._rows = SqliteJobs(self._db, config.stores)
         self._events = EventLog(self._db)
         self._dead = SqliteDeadLetters(self._db)
         self._due = DueRows(self._rows)
-        self.roster = IndexQueries(self._rows)
-        self.brake = DropLimitTable(self._db, terms, self.roster)
+        self.table_index = IndexQueries(self._rows)
+        self.drop_limit = DropLimitTable(self._db, config, self.table_index)
         intents = SqliteIntents(self._db, lambda key: self._rows.load(key) is not None)
-        self._intake = SqliteWriter(self._rows, self._events, self._dead, intents, terms, self._next)
+        self._intake = SqliteWriter(self._rows, self._events, self._dead, intents, config, self._next)
         self.admin = SqliteAdmin(
-            self._db, self._rows, self._dead, self.brake, intents, transaction=self.transaction, put=self.put
+            self._db, self._rows, self._dead, self.drop_limit, intents, transaction=self.transaction, put=self.put
         )
         self._seq = max(self._events.last(), self._rows.last())
         self._poisoned: list[NewDeadLetter] = []
         self._taken_back = 0
 
     def close(self) -> None:
-        """Close the database; SQLite brings what was written into it, and removes its log."""
+        """Close the database; SQLite copies its log into the database and removes the log."""
         self._db.close()
 
     def checkpoint(self) -> None:
@@ -100,7 +100,7 @@ class SqliteOperations:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything within is one commit, or nothing; nested ones join the outer."""
+        """Run the block in one transaction; a nested one joins the outer."""
         if self._db.in_transaction:
             yield
             return
@@ -121,23 +121,23 @@ class SqliteOperations:
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Within a transaction: what raises within is undone alone."""
+        """Run the block within a transaction; if the block raises, only its changes are undone."""
         self._rows.flush()
         undo = self._undo()
-        self._db.execute("SAVEPOINT verb")
+        self._db.execute("SAVEPOINT operation")
         try:
             yield
             self._rows.flush()
         except BaseException:
             if self._db.in_transaction:
-                self._db.execute("ROLLBACK TO verb")
-                self._db.execute("RELEASE verb")
+                self._db.execute("ROLLBACK TO operation")
+                self._db.execute("RELEASE operation")
             undo()
             raise
-        self._db.execute("RELEASE verb")
+        self._db.execute("RELEASE operation")
 
     def _undo(self) -> Callable[[], None]:
-        """Brings what is remembered back to how it is now."""
+        """Return a function that restores the present state in memory."""
         poisoned, taken_back = list(self._poisoned), self._taken_back
         counts, letters = self._rows.counts.copy(), self._dead.open_ones.copy()
 
@@ -152,7 +152,7 @@ class SqliteOperations:
         return self.put_all([(messages, now)])[0][0]
 
     def put_all(self, puts: Sequence[tuple[Sequence[InboxMessage], datetime]]) -> list[tuple[PutResult, bool]]:
-        """Several `put` at once, each with its moment; and whether something may have fallen due by each."""
+        """Run several `put` at once, each with its time; return for each also whether a job may have become due."""
         with self.transaction():
             return self._intake.put_all(puts)
 
@@ -173,12 +173,12 @@ class SqliteOperations:
         with self.transaction():
             for claim, row in [(claim, self._load(claim.subject)) for claim in claims]:
                 if row is not None and holds_lease(row, claim):
-                    self._rows.save(encode_key(claim.subject), on_renew(row, now, self._terms.lease))
+                    self._rows.save(encode_key(claim.subject), on_renew(row, now, self._config.lease))
                     prolonged.append(claim)
         return prolonged
 
     def recover(self, now: datetime) -> int:
-        """Take back every lease, at the start of the only process; how many."""
+        """Take back every lease, at the start of the only process; return their number."""
         with self.transaction():
             self._taken_back = self._expire(now, every=True)
         return self._taken_back
@@ -191,7 +191,7 @@ class SqliteOperations:
             row = self._rows.load(key)
             if row is None or not holds_lease(row, claim):
                 return None
-            live = self.roster.live_at(claim.subject.catalog, layout_key)
+            live = self.table_index.live_at(claim.subject.catalog, layout_key)
             others = frozenset(name for name, other in live if other != uuid and name != claim.subject)
             if layout_key not in row.locations:
                 self._rows.save(key, replace(row, locations=row.locations | {layout_key}))
@@ -201,7 +201,7 @@ class SqliteOperations:
     def allow_step(self, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
         with self.transaction():
             row = self._rows.load(encode_key(claim.subject))
-            return row is not None and holds_lease(row, claim) and self.brake.allow_step(row, step, now)
+            return row is not None and holds_lease(row, claim) and self.drop_limit.allow_step(row, step, now)
 
     def settle(self, claim: LeasedJob, outcome: Outcome, now: datetime) -> bool:
         key = encode_key(claim.subject)
@@ -209,7 +209,7 @@ class SqliteOperations:
             before = self._rows.load(key)
             if before is None or not holds_lease(before, claim):
                 return False
-            self._rows.save(key, on_settle(before, claim, outcome, now, self._terms.retry_cap))
+            self._rows.save(key, on_settle(before, claim, outcome, now, self._config.retry_cap))
             self._note(claim, key, outcome, before.attempt, now)
         return True
 
@@ -218,11 +218,11 @@ class SqliteOperations:
         return event_history_of(row) if row is not None else None
 
     def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
-        return frozenset(name for name, _ in self.roster.live_at(table.catalog, location)) - {table}
+        return frozenset(name for name, _ in self.table_index.live_at(table.catalog, location)) - {table}
 
     def max_missing(self, catalog: str) -> int:
-        """How many absences one sweep may find before they are held."""
-        return self._terms.allowed_drops(catalog, self.roster.live_count(catalog))
+        """Return how many missing tables a sweep may drop before the drops are held."""
+        return self._config.allowed_drops(catalog, self.table_index.live_count(catalog))
 
     def prune(self, before: datetime, most: int = 10_000) -> int:
         """Delete at most `most` of the oldest events from before a time; return their number."""
@@ -243,9 +243,9 @@ class SqliteOperations:
             row = self._rows.load(key)
             if row is None:
                 continue
-            after = on_lease_expired(row, now, self._terms)
+            after = on_lease_expired(row, now, self._config)
             self._rows.save(key, after)
-            if is_poison(after, self._terms):
+            if is_poison(after, self._config):
                 letter = poison_letter(row.subject, after.crashes, row.attempt)
                 self._dead.open(letter, now)
                 self._poisoned.append(letter)
@@ -255,29 +255,31 @@ class SqliteOperations:
         row = self._rows.load(key)
         if row is None:
             raise KeyError(key)
-        after = on_claim(row, self._next(), now, self._terms.lease)
+        after = on_claim(row, self._next(), now, self._config.lease)
         self._rows.save(key, after)
-        return to_leased_job(after, lane, self.brake.swept_at(row.subject.catalog))
+        return to_leased_job(after, lane, self.drop_limit.swept_at(row.subject.catalog))
 
     def _note(self, claim: LeasedJob, key: str, outcome: Outcome, attempts: int, now: datetime) -> None:
-        """What an outcome means for other rows, the dead letters and the brake."""
+        """Apply an outcome to other jobs, the dead letters and the drop limit."""
         catalog = claim.subject.catalog
         if isinstance(outcome, DeadLettered):
             self._dead.open(NewDeadLetter(claim.subject, outcome.reason, outcome.detail, attempts), now)
         elif closes_dead_letter(outcome):
             self._dead.close(key, DeadLetterStatus.SUPERSEDED, now)
         if isinstance(outcome, SweepCompleted):
-            self.brake.note_sweep(catalog, LastSweep.from_completed(outcome))
+            self.drop_limit.note_sweep(catalog, LastSweep.from_completed(outcome))
             if outcome.within_limit:
-                self.brake.reset(catalog)
+                self.drop_limit.reset(catalog)
         if isinstance(outcome, Done | Rescheduled | DeadLettered) and outcome.result is not None:
             self._ask(outcome.result.wakeups, now)
-            stirred = {name for place in outcome.result.wake_locations for name in self.roster.visitors(catalog, place)}
+            stirred = {
+                name for place in outcome.result.wake_locations for name in self.table_index.visitors(catalog, place)
+            }
             self._ask([Wakeup(name) for name in sorted(stirred) if name != claim.subject], now)
 
     def _ask(self, asks: Sequence[Wakeup], now: datetime) -> None:
         for ask in asks:
             key = encode_key(ask.table)
-            after = on_wakeup(self._rows.load(key), ask, self._next(), now, self._terms.retry_cap)
+            after = on_wakeup(self._rows.load(key), ask, self._next(), now, self._config.retry_cap)
             if after is not None:
                 self._rows.save(key, after)

@@ -36,11 +36,11 @@ from sfn.inbox.transitions import on_release_hold, on_replay
 
 
 class SqliteAdmin:
-    """The operators' verbs on one connection, see `sfn.inbox`.
+    """The queries and commands of operators on one connection.
 
     Args:
-        rows, dead, brake, intents: the ledger's.
-        transaction, put: the ledger's verbs.
+        rows, dead, drop_limit, intents: the stores of `SqliteOperations`.
+        transaction, put: its operations.
     """
 
     def __init__(
@@ -48,15 +48,15 @@ class SqliteAdmin:
         db: sqlite3.Connection,
         rows: SqliteJobs,
         dead: SqliteDeadLetters,
-        brake: DropLimitTable,
+        drop_limit: DropLimitTable,
         intents: SqliteIntents,
         *,
         transaction: Callable[[], AbstractContextManager[None]],
         put: Callable[[Sequence[Notification], datetime], PutResult],
     ) -> None:
-        self._db, self._rows, self._dead, self._brake, self._intents = db, rows, dead, brake, intents
+        self._db, self._rows, self._dead, self._drop_limit, self._intents = db, rows, dead, drop_limit, intents
         self._transaction, self._put = transaction, put
-        self._due, self._roster = DueRows(rows), IndexQueries(rows)
+        self._due, self._table_index = DueRows(rows), IndexQueries(rows)
 
     def stats(self, now: datetime) -> QueueStats:
         """Return the statistics; the counts are cached, only open intents, which are few, are counted here."""
@@ -64,8 +64,8 @@ class SqliteAdmin:
         oldest = earliest_by_catalog(self._due.oldest(now), self._dead.oldest(catalogs))
         tables = {pair: count for pair, count in self._rows.counts.items() if count}
         letters = {pair: count for pair, count in self._dead.open_ones.items() if count}
-        tripped = catalogs_over_limit(tables, self._brake.tripped())
-        intents, missing = intent_stats_by_catalog(self._intents.counts()), self._roster.missing()
+        tripped = catalogs_over_limit(tables, self._drop_limit.tripped())
+        intents, missing = intent_stats_by_catalog(self._intents.counts()), self._table_index.missing()
         return QueueStats(tables, oldest, letters, tripped, *intents, missing)
 
     def table_status(self, subject: JobKey) -> TableStatus | None:
@@ -75,8 +75,8 @@ class SqliteAdmin:
         return to_table_status(row, self._last_event(row), self._intents.opened(subject))
 
     def drop_limit_state(self, catalog: str, now: datetime) -> DropLimitState:
-        on = catalog in catalogs_over_limit(self._rows.counts, self._brake.tripped())
-        return self._brake.state(catalog, now, tripped=on)
+        on = catalog in catalogs_over_limit(self._rows.counts, self._drop_limit.tripped())
+        return self._drop_limit.state(catalog, now, tripped=on)
 
     def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
         query = "SELECT id, at, actor, action, about, count FROM audit WHERE id < ? ORDER BY id DESC LIMIT ?"
@@ -124,13 +124,13 @@ class SqliteAdmin:
         """Release the next batch, see `DropLimit.release`.
 
         Args:
-            before: what the one before answered; None for the first.
+            before: the result of the last batch; None for the first batch.
         """
         query = "SELECT key FROM subject WHERE catalog = ? AND reason = ? AND key > ? ORDER BY key LIMIT ?"
         with self._transaction():
             if before is None:
-                self._brake.reset(catalog)
-                self._brake.forget_steps(catalog)
+                self._drop_limit.reset(catalog)
+                self._drop_limit.forget_steps(catalog)
                 before = CommandProgress(self._note("release", command, 0))
             found = self._rows.select(
                 query, (catalog, DeadLetterReason.HELD_DROP.value, before.last_key, RELEASE_BATCH_SIZE)
@@ -157,23 +157,23 @@ class SqliteAdmin:
 
     def retire(self, catalog: str, *, retired: bool, command: AdminCommand) -> None:
         with self._transaction():
-            self._brake.retire(catalog, retired=retired)
+            self._drop_limit.retire(catalog, retired=retired)
             self._note("retire" if retired else "unretire", command, 1)
 
     def owner_id(self, catalog: str) -> str | None:
-        return self._brake.owner_id(catalog)
+        return self._drop_limit.owner_id(catalog)
 
     def record_owner(self, catalog: str, catalog_id: str) -> None:
         with self._transaction():
-            self._brake.record_owner(catalog, catalog_id)
+            self._drop_limit.record_owner(catalog, catalog_id)
 
     def retired_catalogs(self) -> frozenset[str]:
-        return self._brake.retired_catalogs()
+        return self._drop_limit.retired_catalogs()
 
-    def _notify_all(self, action: str, hints: Sequence[Notification], order: AdminCommand) -> None:
+    def _notify_all(self, action: str, notifications: Sequence[Notification], order: AdminCommand) -> None:
         with self._transaction():
-            self._put(hints, order.at)
-            self._note(action, order, len(hints))
+            self._put(notifications, order.at)
+            self._note(action, order, len(notifications))
 
     def _requeue(self, subject: JobKey | None, now: datetime) -> None:
         if subject is None:
@@ -187,7 +187,7 @@ class SqliteAdmin:
         return LastEvent(found[0], found[1], from_micros(found[2]), found[3]) if found is not None else None
 
     def _note(self, action: str, order: AdminCommand, count: int) -> int:
-        """Remember an order; the entry's id."""
+        """Add a command to the audit log; return the id of the entry."""
         (number,) = self._db.execute(
             "INSERT INTO audit(at, actor, action, about, count) VALUES(?, ?, ?, ?, ?) RETURNING id",
             (to_micros(order.at), order.actor, action, order.target, count),

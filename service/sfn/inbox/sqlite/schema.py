@@ -1,4 +1,4 @@
-"""The inbox's tables in SQLite, and how older ones are brought forward."""
+"""The inbox's tables in SQLite, and their migrations."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ MIGRATIONS = (
       id INTEGER PRIMARY KEY, at INTEGER NOT NULL, actor TEXT NOT NULL, action TEXT NOT NULL, about TEXT NOT NULL,
       count INTEGER NOT NULL);
     """,
-    # Only rows that failed are in the index: what goes well pays nothing for it.
+    # Only failed jobs are in the index, so successful jobs do not pay for it.
     """
     ALTER TABLE subject ADD COLUMN waits_since INTEGER;
     CREATE INDEX subject_waits ON subject(lane, waits_since) WHERE waits_since IS NOT NULL;

@@ -1,4 +1,4 @@
-"""What the rows say of all tables together: read only."""
+"""The table index in SQLite: queries over the jobs of all tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OLD_NAMES = (
     "SELECT 1 FROM subject AS other WHERE other.catalog = row.catalog AND other.live_uuid = row.live_uuid "
     "AND other.key != row.key AND (other.renamed IS NULL OR other.key < row.key))"
 )
-"""How many live files are of old names of renamed tables: the rule of `sfn.inbox.statistics.without_old_names`."""
+"""Number of live files under old names of renamed tables, by the rule of `statistics.without_old_names`."""
 
 
 class IndexQueries:
@@ -29,7 +29,7 @@ class IndexQueries:
         self._rows = rows
 
     def known(self, catalog: str, after: str, limit: int) -> list[tuple[str, IndexedTable]]:
-        """A page of a catalog's table rows with keys greater than `after`, in order, each with its key."""
+        """Return a page of a catalog's tables with keys greater than `after`, in order, each with its key."""
         query = f"{_KNOWN} WHERE key > ? AND key < ? ORDER BY key LIMIT ?"
         start, end = table_key_range(catalog)
         return _known(self._rows.select(query, (max(start, after), end, limit)))
@@ -41,7 +41,7 @@ class IndexQueries:
         return sorted(found, key=lambda known: known.table)
 
     def live_at(self, catalog: str, site: str) -> list[tuple[TableIdentifier, str | None]]:
-        """Rows with a live file at the location of a site, each with its table uuid."""
+        """Return the tables with a live file at the location of a layout, each with its uuid."""
         query = "SELECT key, live_uuid FROM subject WHERE catalog = ? AND live_location = ? ORDER BY key"
         return [
             (subject, uuid)
@@ -50,7 +50,7 @@ class IndexQueries:
         ]
 
     def visitors(self, catalog: str, location: str) -> list[TableIdentifier]:
-        """Rows that may have a file at a location, live or not."""
+        """Return the tables that may have a file at a location, live or not."""
         query = (
             "SELECT DISTINCT l.key FROM location l JOIN subject s ON s.key = l.key "
             "WHERE (l.location = ? OR (l.location > ? AND l.location < ?)) AND s.catalog = ?"
@@ -58,14 +58,14 @@ class IndexQueries:
         return sorted(_names(self._rows.select(query, (location, *encoded_range(location), catalog))))
 
     def live_count(self, catalog: str, most: int | None = None) -> int:
-        """Return how many tables have a live file, at most `most`: where they are many to count all takes long."""
+        """Return how many tables have a live file, at most `most`, because counting many tables takes long."""
         ((old,),) = self._rows.select(_OLD_NAMES, (catalog,))
         query = "SELECT count(*) FROM (SELECT 1 FROM subject WHERE catalog = ? AND live_location IS NOT NULL LIMIT ?)"
         ((count,),) = self._rows.select(query, (catalog, -1 if most is None else most + old))
         return int(count - old)
 
     def without_file(self, keys: Collection[str]) -> int:
-        """Return how many of these keys have no row with a live file."""
+        """Return how many of these keys have no job with a live file."""
         marks = ", ".join("?" * len(keys))
         query = f"SELECT count(*) FROM subject WHERE key IN ({marks}) AND live_location IS NOT NULL"
         ((count,),) = self._rows.select(query, tuple(keys))

@@ -1,4 +1,4 @@
-"""The lanes in PostgreSQL: a number stands for each, which never changes."""
+"""The concurrency groups in PostgreSQL, each with a number that never changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sfn.inbox.postgres.tables.values import Sql
 
 
 class KnownGroups:
-    """What all transactions of a process have learnt of the lanes: what is committed, no more."""
+    """The committed groups that the transactions of a process have read."""
 
     def __init__(self) -> None:
         self.numbers: dict[ConcurrencyGroup, int] = {}
@@ -20,10 +20,10 @@ class KnownGroups:
 
 
 class GroupNumbers:
-    """The lanes as one transaction sees them.
+    """The groups as one transaction sees them.
 
     Args:
-        common: what is known; `keep` adds to it.
+        common: the known groups; `keep` adds to them.
     """
 
     def __init__(self, common: KnownGroups) -> None:
@@ -32,13 +32,13 @@ class GroupNumbers:
         self._names: dict[int, ConcurrencyGroup] = {}
 
     def of(self, number: int) -> ConcurrencyGroup:
-        """The lane of a number."""
+        """Return the group of a number."""
         if number not in self._names:
             self._names = {number: lane for lane, number in self.known.items()}
         return self._names[number]
 
     def learn(self, found: Iterable[tuple[int, str, str, str]]) -> bool:
-        """Learn lanes by their numbers; whether there were any."""
+        """Add groups by their numbers; return whether there were any."""
         learnt = {
             ConcurrencyGroup(catalog, store, Priority(urgency)): number for number, catalog, store, urgency in found
         }
@@ -46,7 +46,7 @@ class GroupNumbers:
         return bool(learnt)
 
     async def numbered(self, sql: Sql, lanes: Collection[ConcurrencyGroup]) -> dict[ConcurrencyGroup, int]:
-        """The numbers of lanes, which are made where they are missing."""
+        """Return the numbers of groups; insert missing groups."""
         missing = sorted(lane for lane in lanes if lane not in self.known)
         if missing:
             await sql.execute(
@@ -64,5 +64,5 @@ class GroupNumbers:
         return {lane: self.known[lane] for lane in lanes}
 
     def keep(self) -> None:
-        """The transaction is committed: what it saw is so."""
+        """Add the groups to the known ones, because the transaction is committed."""
         self._common |= self.known

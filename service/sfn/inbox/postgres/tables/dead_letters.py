@@ -29,13 +29,13 @@ _COLUMNS: Final = (
 
 
 class DeadLetterTable:
-    """Implements `Letters`."""
+    """Implements `DeadLetterStore`."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
 
     async def open(self, letters: Sequence[tuple[NewDeadLetter, datetime]]) -> None:
-        # No number is drawn for one that is open already.
+        # No id is drawn for a letter that is already open.
         await self._sql.execute(
             "WITH new AS (SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int[], "
             "$7::bigint[]) WITH ORDINALITY AS new(key, name, catalog, reason, detail, attempts, at, place)), "
@@ -68,7 +68,7 @@ class DeadLetterTable:
             [note.body for note, _ in notes],
         )
         for sender in sorted({note.sender for note, _ in notes}):
-            # What another transaction deletes just now is gone anyway.
+            # Letters that another transaction is deleting are gone anyway.
             await self._sql.execute(
                 "DELETE FROM sfn.dead_letter WHERE id IN (SELECT id FROM sfn.dead_letter WHERE sender = $1 AND id <= "
                 "(SELECT id FROM sfn.dead_letter WHERE sender = $1 ORDER BY id DESC LIMIT 1 OFFSET $2) "
@@ -183,9 +183,9 @@ def _opened(letter: NewDeadLetter, now: datetime) -> tuple[Any, ...]:
 
 def _chosen(wanted: DeadLetterFilter) -> tuple[str, list[Any]]:
     """Return the condition of a filter; its values are the third parameter and later ones."""
-    terms = dead_letter_conditions(wanted)
+    config = dead_letter_conditions(wanted)
     if wanted.table is not None:
-        terms["key ="] = address(wanted.table)[0]
-    return " AND ".join(["true", *(f"{term} ${number}" for number, term in enumerate(terms, start=3))]), [
-        *terms.values()
+        config["key ="] = address(wanted.table)[0]
+    return " AND ".join(["true", *(f"{term} ${number}" for number, term in enumerate(config, start=3))]), [
+        *config.values()
     ]

@@ -45,7 +45,7 @@ class PostgresIntents:
         self._sql = sql
 
     async def span(self) -> DueRange:
-        # Each for itself is read from an index's end.
+        # Each query alone reads the end of an index.
         ((earliest, latest),) = await self._sql.fetch(
             "SELECT (SELECT min(due_at) FROM sfn.intent), (SELECT max(due_at) FROM sfn.intent)"
         )

@@ -1,4 +1,4 @@
-"""The rows in PostgreSQL."""
+"""Jobs in PostgreSQL: their table, and the statements that write several rows at once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TYPES: Final = {
     "missing_since": "bigint",
     "renamed": "boolean",
 }
-"""Every column but a row's key, name and catalog."""
+"""Every column except key, name and catalog."""
 _ORDER: Final = {name: number for number, name in enumerate(_TYPES)}
 
 _WHOLE: Final = {"key": "text", "name": "text", "catalog": "text", **_TYPES}
@@ -47,7 +47,7 @@ _INSERT: Final = (
     f"unnest({', '.join(f'${number}::{kind}[]' for number, kind in enumerate(_WHOLE.values(), start=1))}) "
     f'AS new({", ".join(_WHOLE)}) ORDER BY key COLLATE "C" ON CONFLICT (key) DO NOTHING'
 )
-"""Makes rows that are not there; takes what `_new_values` returns."""
+"""Statement that inserts missing rows; its values are those of `_new_values`."""
 
 _ROW = f"key, name, {_LOCATIONS}, {JOB_COLUMNS}"
 _WANTED = "FROM unnest($1::int[], $2::int[]) AS wanted(lane, most)"
@@ -63,11 +63,11 @@ _NOTHING = ", ".join(
 
 
 class JobTable:
-    """A `JobStore` in SQL.
+    """Implements `JobStore`.
 
     Args:
-        sql: the transaction.
-        lanes: what is known of the lanes.
+        sql: runs the statements of the transaction.
+        lanes: the concurrency groups.
         stores: see `InboxConfig.stores`.
     """
 
@@ -79,7 +79,7 @@ class JobTable:
         keys = addresses(list(subjects))
         if not numbers:
             return LoadedJobs({row.subject: row for row in map(_row, await self._sql.fetch(query, keys))})
-        # Counted first: numbers that are drawn before the rows are locked may be lower than what others leave on them.
+        # Counted first: numbers drawn before the rows are locked may be lower than those that other transactions write.
         *found, drawn = await self._sql.fetch(
             f"WITH found AS MATERIALIZED ({query}) SELECT NULL::bigint[] AS drawn, * FROM found UNION ALL "
             f"SELECT (SELECT array_agg(nextval('sfn.number')) FROM generate_series(1, $2)), {_NOTHING} "
@@ -115,7 +115,7 @@ class JobTable:
             waiting = [row for row in found if row[1] is not None]
             for number, key, name, due_at, *_ in sorted(waiting, key=lambda row: (row[3], row[1])):
                 queues[self._lanes.of(number)].append(Waiting(addressed(key, name), from_micros(due_at)))
-            # Others may have made lanes meanwhile.
+            # Other transactions may have inserted groups meanwhile.
             if not self._lanes.learn([(number, *lane) for number, key, _, _, *lane in found if key is None]):
                 return queues
 
@@ -189,7 +189,7 @@ class JobTable:
             await self._sql.execute("DELETE FROM sfn.memo WHERE key = ANY($1)", emptied)
 
     async def _write_places(self, rows: Sequence[tuple[frozenset[str], Job]]) -> None:
-        """Keep what is looked up by a location."""
+        """Write the locations of jobs, by which they are found."""
         changed = [
             (set(map(layout_location, before)), set(map(layout_location, row.locations)), row.subject)
             for before, row in rows
@@ -221,7 +221,7 @@ def _row(found: Sequence[Any]) -> Job:
 
 @cache
 def _update(names: tuple[str, ...]) -> str:
-    """Changes these columns of several rows; takes what `_changed_values` returns."""
+    """Return the statement that changes these columns of several rows; its values are those of `_changed_values`."""
     values = ", ".join(f"${number}::{_TYPES[name]}[]" for number, name in enumerate(names, start=2))
     return (
         f"UPDATE sfn.subject AS row SET {', '.join(map(_assigned, names))} "
@@ -230,7 +230,7 @@ def _update(names: tuple[str, ...]) -> str:
 
 
 def _new_values(rows: Sequence[Job], lanes: Mapping[JobKey, int]) -> list[Sequence[object]]:
-    """The values of new rows, column by column."""
+    """Return the values of new rows, column by column."""
     named = [address(row.subject) for row in rows]
     keys, names = [key for key, _ in named], [name for _, name in named]
     return [
@@ -244,15 +244,15 @@ def _new_values(rows: Sequence[Job], lanes: Mapping[JobKey, int]) -> list[Sequen
 def _changed_values(
     pairs: Sequence[tuple[Job, Job]], lanes: Mapping[JobKey, int]
 ) -> tuple[tuple[str, ...], list[Sequence[object]]]:
-    """In which columns rows differ from what they were; and the rows' addresses, and their values column by column.
+    """Return the changed columns of jobs, then the keys and the values of these jobs, column by column.
 
     Args:
-        lanes: those of rows that go into another one.
+        lanes: numbers of the concurrency groups of jobs that change their group.
     """
     differing = [(after, _differences(before, after, lanes)) for before, after in pairs]
     differing = [(row, values) for row, values in differing if values]
     names = tuple(sorted({name for _, values in differing for name in values}, key=_ORDER.__getitem__))
-    # One statement writes the same columns of all its rows: what a row does not differ in is written as it is.
+    # One statement writes the same columns of all its rows; a row's unchanged columns are written as they are.
     columns = [
         [values[name] if name in values else _value(row, name, lanes) for row, values in differing] for name in names
     ]

@@ -1,4 +1,4 @@
-"""What the rows in PostgreSQL say of all tables together."""
+"""The table index in PostgreSQL: queries over the jobs of all tables."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _OLD_NAMES: Final = (
     "SELECT FROM sfn.subject AS other WHERE other.catalog = row.catalog AND other.live_uuid = row.live_uuid "
     "AND other.key <> row.key AND (other.renamed IS NULL OR other.key < row.key))"
 )
-"""How many live files are of old names of renamed tables: the rule of `sfn.inbox.statistics.without_old_names`."""
+"""Number of live files under old names of renamed tables, by the rule of `statistics.without_old_names`."""
 
 
 class IndexTable:
-    """An `IndexStore` in SQL."""
+    """Implements `IndexStore`."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
