@@ -21,7 +21,7 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import JobKey, Table, TableIdentifier
 from sfn.domain.jobs import LeasedJob, StoredObject
 from sfn.errors import Transient
-from sfn.publish.comparison import DifferenceKind, compare
+from sfn.publish.dry_run import DifferenceKind, compare
 from sfn.publish.policy import OnDrop, Policy
 from sfn.publish.queries import NeedsQuery, Observations, ObservedFile, ReadFiles
 from sfn.sfnfile import version_hint

@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from sfn.audit.report import RUN_COLUMN
 from sfn.audit.writer import RunProgress, list_runs
 from sfn.errors import SfnError, suggest_name
-from sfn.publish.comparison import DifferenceKind
+from sfn.publish.dry_run import DifferenceKind
 
 # ── Reading
 

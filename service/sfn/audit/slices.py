@@ -20,7 +20,7 @@ from sfn.clock import Clock, SystemClock
 from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified, StagedCreate
 from sfn.domain.identifiers import Table, TableIdentifier, encode_identifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, SfnError
-from sfn.publish.comparison import DifferenceKind
+from sfn.publish.dry_run import DifferenceKind
 from sfn.publish.existing_files import has_identifier, parse_or_none
 from sfn.publish.policy import TableFilter
 from sfn.reader.files import FileSystemOptions, RequestCounts
@@ -34,7 +34,7 @@ from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import MAIN_BRANCH
 from sfn.sfnfile.version_hint import metadata_lifetime
 from sfn.worker.catalog_sources import ConnectedCatalog
-from sfn.worker.compare import TableComparer, TableComparison
+from sfn.worker.dry_run import TableComparer, TableComparison
 
 # ── Namespaces and tables
 

@@ -39,7 +39,7 @@ from sfn.domain.identifiers import Table as CatalogTable
 from sfn.domain.identifiers import decode_identifier
 from sfn.domain.jobs import StoredObject
 from sfn.errors import SfnError, suggest_name
-from sfn.publish.commit_files import relative_path
+from sfn.publish.documents import relative_path
 from sfn.settings.root import Settings
 from sfn.settings.sections import CatalogSettings, StoreSettings
 from sfn.settings.sources import ConfigurationError

@@ -30,7 +30,7 @@ from sfn.sfnfile.locations import check_location
 from sfn.sfnfile.version_hint import metadata_lifetime
 from sfn.storage import StoreRouter
 from sfn.worker.catalog_sources import VendedStores
-from sfn.worker.compare import decide_with_queries
+from sfn.worker.dry_run import decide_with_queries
 
 # ── Authentication and vended credentials
 

@@ -22,7 +22,7 @@ from sfn.errors import SfnError, suggest_name
 if TYPE_CHECKING:
     from sfn.admin.schemas import ServiceStatus, SweepAccepted, SweepModel
     from sfn.cli.client import ServiceClient
-    from sfn.worker.compare import DryRunResult
+    from sfn.worker.dry_run import DryRunResult
 
 # ── Sweeps of the running service
 
@@ -248,7 +248,7 @@ def dry_run_catalogs(config: Path | None, catalog: str | None) -> list[CatalogDr
     from sfn.app.catalogs import open_read_only
     from sfn.settings import load
     from sfn.telemetry import logs
-    from sfn.worker.compare import DryRunSweep
+    from sfn.worker.dry_run import DryRunSweep
 
     settings = load(config)
     catalogs.check_adapters(settings)

@@ -14,7 +14,7 @@ from sfn.catalogs import Catalog, UnlistedNamespace
 from sfn.domain.catalog_answer import Loaded, LoadResult, NoSuchTable, NotModified
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, LocationRefused, Permanent
-from sfn.publish.comparison import ComparisonResult, DifferenceKind, TableDifference, compare, usual_keys
+from sfn.publish.dry_run import ComparisonResult, DifferenceKind, TableDifference, compare, usual_keys
 from sfn.publish.queries import CatalogAnswer, LoadTable, NeedsQuery, Observations, ObservedFile, ReadFiles
 from sfn.sfnfile.locations import check_location
 from sfn.storage import BatchReader, StoreRouter
