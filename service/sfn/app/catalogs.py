@@ -37,8 +37,6 @@ from sfn.worker.catalog_sources import ConnectedCatalog, VendedStores
 from sfn.worker.retry import RetryPolicy
 from sfn.worker.worker import WorkerOptions
 
-# ── Adapters
-
 _DEFAULT_SCOPES: Final = {
     None: "catalog",
     "sigv4": "",
@@ -157,8 +155,6 @@ def _build_catalog(name: str, catalog: CatalogSettings, clock: Clock, read_range
             return EventCatalog(name, catalog.catalog_id or "", read_range, catalog.allowed_locations)
 
 
-# ── Options
-
 DISTRIBUTION: Final = "iceberg-sfn"
 VERSION: Final = version(DISTRIBUTION)
 """Read from a file at import, because a process that runs out of file descriptors could not read it later."""
@@ -219,8 +215,6 @@ def worker_options(settings: Settings) -> WorkerOptions:
         retry=RetryPolicy(retry.base, retry.cap, retry.budget, retry.max_attempts),
     )
 
-
-# ── Connections
 
 if TYPE_CHECKING:
     # This module imports FastAPI, which commands that only read do not need to wait for.
@@ -303,9 +297,6 @@ class LazyCatalogRegistry:
                     remedy = f"sfn adopt {catalog} --from {owner}"
                     _log.warning("catalog changed", catalog=catalog, catalog_id=catalog_id, files=owner, remedy=remedy)
             return self._sources.setdefault(catalog, source)
-
-
-# ── Read-only access
 
 
 @dataclass(frozen=True, slots=True)

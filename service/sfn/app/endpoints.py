@@ -44,8 +44,6 @@ from sfn.storage import StoreRouter
 from sfn.telemetry.logs import RejectionLog
 from sfn.telemetry.metrics import FacadeMetrics, GatewayMetrics, Metrics
 
-# ── Access control
-
 READERS_PARTY: Final = "facade"
 """Name of the facade's readers in the keyring: their section of the settings."""
 METRICS_PARTY: Final = "telemetry"
@@ -151,8 +149,6 @@ def _load_tokens(
     return PartyTokens(secrets, None if file is None else WatchedTokenFile(file, scheme), scheme)
 
 
-# ── Facade
-
 STANDALONE_CATALOG: Final = "sfn"
 """Name of the catalog of a facade over folders."""
 
@@ -252,8 +248,6 @@ def _files_of(root: str, stores: StoreRouter) -> FileReader:
 def _without_facade(application: FacadeApplication) -> FacadeApplication:
     return application
 
-
-# ── Gateways
 
 _ID_BYTES: Final = 16
 
@@ -403,9 +397,6 @@ def _read_authorities(file: Path) -> ssl.SSLContext:
 
 def _current_authorities(watched: WatchedFiles[ssl.SSLContext] | None) -> ssl.SSLContext | bool:
     return True if watched is None else watched.current
-
-
-# ── Pull sources
 
 
 class CheckableServer(PullServer, Protocol):

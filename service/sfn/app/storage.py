@@ -68,8 +68,6 @@ class HttpPools:
             await pool.close()
 
 
-# ── Object stores
-
 _EXTRAS: Final = {"s3": "s3", "abfss": "azure", "gs": "gcs"}
 
 
@@ -163,9 +161,6 @@ def _build_factory(scheme: str, pools: HttpPools) -> StoreClientFactory:
             from sfn.app.storage_azure import AzureClientFactory
 
             return AzureClientFactory(pools)
-
-
-# ── All stores
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,8 +63,6 @@ from sfn.telemetry.scrape import LabelNames, Scrape, ScrapedStats, ScrapeSources
 from sfn.worker.outcome_log import OutcomeLog, OutcomeMetrics, OutcomeSinks
 from sfn.worker.worker import Worker, WorkerInbox
 
-# ── Inbox
-
 
 class InboxAdapter(InboxWriter, JobQueue, TableIndex, DropLimit, AdminQueries, DeadLetters, CatalogAdmin, Protocol):
     """An inbox with all of its interfaces, and its maintenance."""
@@ -147,9 +145,6 @@ def _server(settings: Settings) -> PostgresServer:
     return PostgresServer(settings.inbox.url, settings.inbox.password_file)
 
 
-# ── Metrics
-
-
 class MetricsWiring:
     """The metrics of a process, and their route.
 
@@ -206,9 +201,6 @@ def metric_bounds(settings: Settings) -> LabelNames:
     return LabelNames(tuple(settings.catalogs), stores, swept)
 
 
-# ── Events
-
-
 def build_event_filter(settings: Settings, retirement: RetiredCatalogs) -> EventFilter:
     """Return the filter of relevant events: those of tables to publish, in catalogs that are not retired."""
     filters = {name: table_filter(one) for name, one in settings.catalogs.items()}
@@ -241,8 +233,6 @@ def _sender_named(settings: Settings, name: str) -> Sender:
     known = ", ".join(origins) or "none is"
     raise Rejected("sender", status=422, expected=f"a configured sender: {known}", found=name)
 
-
-# ── Assembly
 
 STARTING: Final = "starting"
 """The reason why a process is not ready at first."""

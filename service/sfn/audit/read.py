@@ -19,8 +19,6 @@ from sfn.audit.writer import RunProgress, list_runs
 from sfn.errors import SfnError, suggest_name
 from sfn.publish.dry_run import DifferenceKind
 
-# ── Reading
-
 FOREIGN_KINDS: Final = frozenset({DifferenceKind.FOREIGN_CATALOG, DifferenceKind.FOREIGN_FILE})
 
 _NEAR_FRACTION: Final = 0.5

@@ -19,8 +19,6 @@ from pyiceberg.types import BooleanType, DoubleType, IcebergType, IntegerType, N
 from sfn.domain.identifiers import Table, TableIdentifier, decode_identifier
 from sfn.worker.dry_run import CachedAnswer
 
-# ── Columns
-
 RUN_COLUMN: Final = "run"
 SLICE_COLUMN: Final = "slice"
 
@@ -142,8 +140,6 @@ def column_values(entries: Sequence[ReportRow], name: str) -> list[Any]:
     return [getattr(entry, name, None) for entry in entries]
 
 
-# ── Totals
-
 FINE_STATES: Final = frozenset({AuditState.CURRENT, AuditState.SKIPPED, AuditState.UNWRITTEN})
 """States that need no action."""
 UNCHECKED_STATES: Final = frozenset({AuditState.UNKNOWN, AuditState.WITHHELD, AuditState.UNLISTED})
@@ -206,8 +202,6 @@ class RunTotals:
         counts = {name: getattr(self, name) + getattr(other, name) for name in _COUNT_KEYS}
         return RunTotals(**counts, worst_lag_seconds=max(lags, default=None))
 
-
-# ── Rows of earlier runs
 
 _COLUMNS_READ: Final = (
     *("catalog", "identifier", "state", "uuid", "location", "metadata_location", "sfn_file", "etag", "skip_reason"),
@@ -280,8 +274,6 @@ def _to_previous_row(row: Mapping[str, Any]) -> PreviousRow | None:
         remembered = CachedAnswer(etag, table_then)
     return PreviousRow(table, remembered, row.get("sfn_file"), row.get("lifetime_seconds"), row.get("last_updated_at"))
 
-
-# ── Slices
 
 MAX_SLICES = 1 << 16
 """The maximum number of slices of a report."""

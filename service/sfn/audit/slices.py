@@ -36,8 +36,6 @@ from sfn.sfnfile.version_hint import metadata_lifetime
 from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.dry_run import TableComparer, TableComparison
 
-# ── Namespaces and tables
-
 G = TypeVar("G")
 T = TypeVar("T")
 
@@ -155,8 +153,6 @@ async def _map_concurrently(given: Sequence[G], work: Callable[[G], Awaitable[T]
     return done
 
 
-# ── Files of the current snapshot
-
 _MAX_DETAIL: Final = 500
 
 
@@ -210,8 +206,6 @@ def _first_texts(texts: Sequence[str]) -> str:
         return ""
     return f"{texts[0]}{f'; and {len(texts) - 1:,} more' if len(texts) > 1 else ''}"[:_MAX_DETAIL]
 
-
-# ── Rows
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_ERROR: Final = 1_000
@@ -361,8 +355,6 @@ def count_states(entries: Sequence[ReportRow]) -> dict[str, int]:
     return counts
 
 
-# ── Options of a run
-
 DEFAULT_PATIENCE: Final = 60.0
 """Seconds."""
 
@@ -399,8 +391,6 @@ class AuditOptions:
     previous_files: Mapping[int, tuple[str, ...]] = field(default_factory=dict, repr=False)
     unreachable_catalogs: Mapping[str, str] = field(default_factory=dict)
 
-
-# ── One slice
 
 TABLE_CONCURRENCY: Final = 32
 """The number of tables that are checked at a time."""

@@ -49,8 +49,6 @@ from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import FileLayout, FileOwner
 from sfn.storage import PreconditionFailed
 
-# ── A table in a directory, without a catalog
-
 REPORT_NAME: Final = ("sfn", "audit")
 """The table's identifier in its SFN file."""
 REPORT_CATALOG_ID: Final = "sfn-audit"
@@ -185,8 +183,6 @@ def _next_document(
         writer=REPORT_WRITER,
     )
 
-
-# ── The report's place
 
 SLICES_PROPERTY: Final = "sfn.slices"
 """The table property with the number of slices of the report's runs."""
@@ -421,8 +417,6 @@ def _no_report_error(where: str, expected: str, found: str) -> SfnError:
     remedy = "give another place for the report: --report"
     return SfnError(where, expected=f"a report of this program: {expected}", found=found, remedy=remedy)
 
-
-# ── Errors of PyIceberg, SQL and stores
 
 _MAX_SHOWN: Final = 500
 """The maximum number of characters of a message."""

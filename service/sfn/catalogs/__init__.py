@@ -157,8 +157,6 @@ class ConfigAdvertiser(Protocol):
         ...
 
 
-# ── Failures
-
 _SHORTEST_SECRET: Final = 4
 _LONGEST_FOUND: Final = 400
 

@@ -25,8 +25,6 @@ from sfn.domain.events import EventHistory
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
 
-# ── Settings
-
 EXTRA: Final = "pip install '.[pyiceberg]'"
 IMPLEMENTATION: Final = "py-catalog-impl"
 KINDS: Final = {
@@ -191,8 +189,6 @@ def _secrets_in_uri(uri: str) -> Iterator[str]:
         yield from (password, unquote(password), unquote_plus(password))
         yield from (value for key, value in parse_qsl(found["query"] or "") if _SECRET.search(key))
 
-
-# ── Catalog
 
 if TYPE_CHECKING:
     from sfn.catalogs.pyiceberg_client import PyIcebergClient
@@ -382,9 +378,6 @@ def _client(settings: PyIcebergSettings) -> PyIcebergClient:
         raise settings.not_installed(error) from None
     pyiceberg_open.check_installed(settings)
     return pyiceberg_client.PyIcebergClient(settings)
-
-
-# ── Failures
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,6 @@ from sfn.storage import StoreRouter
 from sfn.worker.catalog_sources import VendedStores
 from sfn.worker.dry_run import decide_with_queries
 
-# ── Authentication and vended credentials
-
 
 def describe_auth(name: str, catalog: CatalogSettings) -> str:
     """Return how the listener authenticates with a catalog, as the end of a sentence.
@@ -124,8 +122,6 @@ def _describe_credential(grant: VendedCredential, now: datetime) -> str:
     return f"for {place}, valid for {format_duration(grant.expires_at - now)}"
 
 
-# ── Lag and retention
-
 MAX_REFRESH_AFTER: Final = timedelta(hours=12)
 """Half of the age that orphan cleaners spare, so that a failed refresh can be retried for as long again."""
 
@@ -193,8 +189,6 @@ def refresh_findings(name: str, catalog: CatalogSettings) -> Iterator[CheckFindi
         )
         yield warning_finding(f"catalogs.{name}.refresh_after", text, "leave it at 8h, or at least below 12h")
 
-
-# ── Catalogs
 
 MAX_SAMPLED_NAMESPACES: Final = 20
 """The most namespaces with a table in the sample, without --all."""

@@ -38,8 +38,6 @@ from sfn.sfnfile.locations import is_below, scheme_of
 from sfn.sfnfile.naming import FileLayout
 from sfn.storage import Deleted, Guarantees, ObjectStore, PreconditionFailed, StoreRouter
 
-# ── Findings
-
 
 class Severity(StrEnum):
     """The severity of a finding."""
@@ -91,9 +89,6 @@ def _subject_beyond(where: str, subject: str) -> str:
         if rest != subject and not rest[:1].isalnum():
             return rest.lstrip(": ")
     return subject
-
-
-# ── Secrets
 
 
 def secret_findings(settings: Settings) -> Iterator[CheckFinding]:
@@ -212,8 +207,6 @@ def _distinct_finding(settings: Settings) -> CheckFinding:
     return ok_finding("tokens", "all can be read, and no token is used twice")
 
 
-# ── Stores
-
 _NAME = "sfn-check-"
 _BODY = b"written by `sfn check`, which removes it at once\n"
 _TABLES = 3
@@ -317,8 +310,6 @@ def _guarantee_finding(where: str, folder: str, guarantees: Guarantees) -> Check
     return ok_finding(where, f"{folder}: written, swapped and deleted with conditional requests")
 
 
-# ── The listener's certificate
-
 RENEW_BEFORE: Final = timedelta(days=14)
 """A certificate that is valid for less than this should have been renewed."""
 
@@ -369,8 +360,6 @@ def _valid_until(shown: ssl.SSLContext, chain: Path) -> datetime:
     peer = client.getpeercert()
     return datetime.fromtimestamp(ssl.cert_time_to_seconds(str((peer or {})["notAfter"])), UTC)
 
-
-# ── Inbox, limits and addresses
 
 _PROBE = ".sfn-check-"
 
@@ -483,9 +472,6 @@ def address_finding(where: str, host: str, port: int) -> CheckFinding:
 def _nearest_existing(folder: Path) -> Path:
     """Return the folder, or the nearest existing one above it: the service creates missing folders."""
     return next(above for above in (folder, *folder.parents) if above.exists())
-
-
-# ── Gateways
 
 
 def gateway_findings(settings: Settings, *, is_running: bool) -> Iterator[CheckFinding]:

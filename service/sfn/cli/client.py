@@ -32,8 +32,6 @@ from sfn.settings.sections import AdminSettings, CatalogSettings, ListenerSettin
 from sfn.settings.sources import ConfigurationError
 from sfn.settings.types import validate_http_url
 
-# ── Address and token
-
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104 - compared with a configuration, not bound
 
@@ -270,8 +268,6 @@ def _configuration_error(where: str, expected: str, found: str, remedy: str = ""
     return ConfigurationError([SfnError(where, expected=expected, found=found, remedy=remedy)])
 
 
-# ── Connection errors
-
 CONNECT_TIMEOUT: Final = 5.0
 """Seconds to get a connection."""
 RESPONSE_TIMEOUT: Final = 60.0
@@ -304,8 +300,6 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         yield error
         error = error.__cause__ or error.__context__
 
-
-# ── Requests
 
 T = TypeVar("T", bound=BaseModel)
 

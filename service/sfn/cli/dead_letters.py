@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     )
     from sfn.cli.client import ServiceClient
 
-# ── Pages and batches
-
 MAX_IDS: Final = 100
 """The most ids in one request. A dead letter may be a request of many events, so more could take too long."""
 
@@ -237,8 +235,6 @@ def _in_batches(
     while not numbers and total and after is not None:
         after = send(DeadLetterSelection(filter=criteria, after=after, limit=MAX_BATCH))
 
-
-# ── The commands
 
 MAX_EXPLAINED: Final = 10
 """The most ids without an open dead letter that are explained one by one."""

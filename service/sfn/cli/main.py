@@ -89,8 +89,6 @@ def _end(number: int, _: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-# ── Health check
-
 TIMEOUT: Final = 5.0
 """Seconds for the connection, and again for the answer."""
 
@@ -165,8 +163,6 @@ def healthcheck(
         # 1 for wrong settings, too: Docker reserves the exit code 2.
         raise typer.Exit(FAILED) from None
 
-
-# ── The application
 
 DISTRIBUTION = "iceberg-sfn"
 

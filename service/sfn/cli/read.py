@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from sfn.reader.verify import VerifyFinding
     from sfn.settings.root import Settings
 
-# ── Shared options
-
 
 @contextmanager
 def report_unreadable() -> Iterator[None]:
@@ -169,8 +167,6 @@ StorageOptionsOption: TypeAlias = Annotated[
 ]
 
 
-# ── sfn resolve
-
 _FIELD_NAMES = (
     "metadata_location, table_identifier, namespace, name, guid, catalog_id, ref, snapshot_id, Ordinal, written_at, "
     "age_seconds, sfn_file, found_by, via, missing_commits, requests"
@@ -228,9 +224,6 @@ def resolved_fields(found: Resolved) -> dict[str, Any]:
         "missing_commits": found.missing_commits,
         "requests": {"gets": found.requests.gets, "lists": found.requests.lists},
     }
-
-
-# ── sfn history
 
 
 def history(
@@ -303,9 +296,6 @@ def _row(entry: HistoryEntry) -> tuple[str, ...]:
     snapshot = "?" if entry.snapshot_id is None else str(entry.snapshot_id)
     location = escape(entry.metadata_location)
     return render_ordinal(entry.ordinal), snapshot, str(entry.gap or ""), entry.state, entry.source, location
-
-
-# ── sfn inspect
 
 
 def inspect(
@@ -465,8 +455,6 @@ def _at(milliseconds: int) -> str:
     except (ValueError, OverflowError, OSError):
         return f"{milliseconds} ms"
 
-
-# ── sfn verify
 
 _WHAT: Final = "catalog"
 

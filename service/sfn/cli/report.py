@@ -18,8 +18,6 @@ from sfn.errors import NotInstalled, SfnError
 if TYPE_CHECKING:
     from sfn.audit.read import AuditReport, ReportedTable, RunSummary
 
-# ── The page
-
 _NUMBERS = frozenset(
     {"TABLES", "LAG", "BEHIND", "RETAINED", "LIFETIME", "DIFFER", "UNCHECKED", "UNCHANGED", "WORST LAG"}
 )
@@ -94,9 +92,6 @@ def _past(trend: Sequence[RunSummary]) -> list[tuple[str, ...]]:
         )
         for one in trend
     ]
-
-
-# ── The command
 
 
 def read_report(

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from sfn.admin.schemas import CatalogModel, CircuitBreakerModel, DeadLetterModel, ServiceStatus, SweepModel
     from sfn.cli.client import ServiceClient
 
-# ── Remedies of dead letters
-
 
 def adopt_command(catalog: str | None, foreign_id: str | None, table: str = "") -> str:
     """Return the command that takes over files of another `catalog_id`, with a placeholder if that is unknown."""
@@ -67,8 +65,6 @@ def remedy_for(letter: DeadLetterModel, foreign_id: str | None = None) -> str:
         case _:
             return "use the `sfn` of the service's own version: this one does not know the reason"
 
-
-# ── The page of the service
 
 LATE_AFTER: Final = timedelta(minutes=5)
 """How long a job may be due before it counts as late. A healthy service is much faster."""
@@ -306,8 +302,6 @@ def _describe_roles(status: ServiceStatus) -> str:
     """Return the roles of the process that answered, if other processes have the rest."""
     return f" ({', '.join(escape(role) for role in status.roles)} only)" if status.roles else ""
 
-
-# ── The command
 
 REFRESH_INTERVAL: Final = 2.0
 """Seconds between two refreshes of --watch."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from sfn.cli.client import ServiceClient
     from sfn.worker.dry_run import DryRunResult
 
-# ── Sweeps of the running service
-
 FIRST_PAUSE: Final = 0.1
 """Seconds between the first two requests; each further pause is twice as long."""
 MAX_PAUSE: Final = 2.0
@@ -185,8 +183,6 @@ def _headline(name: str, sweep: SweepModel, *, retired: bool) -> Line:
     return Line(f"{text}, queued for publishing", Tone.WARNING)
 
 
-# ── Dry run
-
 MAX_SHOWN: Final = 1_000
 """The most tables of a catalog on a page; JSON has all of them."""
 
@@ -316,9 +312,6 @@ def _to_catalog_dry_run(name: str, found: DryRunResult) -> CatalogDryRun:
         [DryRunFailure(".".join(one.namespace) or "(all)", one.message, one.is_failure) for one in found.unlisted],
         [DryRunFailure(encode_identifier(table.namespace, table.name), why) for table, why in found.failed],
     )
-
-
-# ── The command
 
 
 def reconcile(

@@ -24,8 +24,6 @@ from sfn.formats.event import (
     json_kind,
 )
 
-# ── Splitting a request into events
-
 MAX_STORED_EVENT: Final = 4_096
 """Most bytes of an event that are stored, to show the last event of a table."""
 MAX_EVENTS: Final = 1_000
@@ -145,8 +143,6 @@ def _read(decoder: msgspec.json.Decoder[_T], body: bytes, at: str) -> _T:
     except RecursionError as error:
         raise Rejected(at, status=400, expected="JSON", found="too many levels of nesting") from error
 
-
-# ── Decoding
 
 MAX_NOTIFICATIONS: Final = 2 * MAX_EVENTS
 """Most notifications of one request, enough if each event is a rename."""

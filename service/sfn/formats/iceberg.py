@@ -84,8 +84,6 @@ def _purge(operation: Mapping[str, object], at: str) -> bool:
     raise field_error(at, "purge", "true or false", json_kind(purge))
 
 
-# ── Metrics reports
-
 REPORT_TYPES: Final = frozenset({"commit-report", "scan-report"})
 
 

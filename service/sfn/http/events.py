@@ -26,8 +26,6 @@ from sfn.limits import EXHAUSTED_MESSAGE, RETRY_AFTER, BodyMemory, BodyMemoryExh
 from sfn.telemetry.logs import LogThrottle, RejectionLog
 from sfn.telemetry.metrics import EventMetrics
 
-# ── Relevant events
-
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
@@ -57,8 +55,6 @@ class EventFilter:
         """Return whether notifications for a table or a catalog are relevant."""
         return isinstance(subject, CatalogName) or subject.catalog in self.event_only or self.covers(subject)
 
-
-# ── Undecodable requests
 
 _UNSIGNED: Final = "#unsigned"
 """Suffix of the stored path of a signed request with unsigned information in its path or headers. No route ends so."""
@@ -109,8 +105,6 @@ def to_request(event: UndecodableRequest, sender: Sender, event_only: Collection
     kind = [] if event.content_type is None else [(b"content-type", event.content_type.encode("latin-1"))]
     return EventRequest(path, kind, event.body, sender)
 
-
-# ── Ingest
 
 _NOTHING: Final = PutResult(0, 0)
 
@@ -219,8 +213,6 @@ def log_rejected(refusal: Rejected, sender: Sender) -> None:
     _log.info("events rejected", sender=sender.name, status=refusal.status, error=str(refusal))
 
 
-# ── Readiness
-
 DRAINING: Final = "draining"
 
 
@@ -257,8 +249,6 @@ class Readiness:
         """Accept nothing new from now on."""
         self.add_reason(DRAINING)
 
-
-# ── Endpoint
 
 EVENTS_PATH: Final = "/v1/events"
 """Path for all event formats except Polaris' notifications, which have paths of their own."""

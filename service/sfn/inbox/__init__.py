@@ -27,8 +27,6 @@ from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Out
 from sfn.inbox.model import AdminCommand, AuditEntry, DeadLetter, DeadLetterFilter, NewDeadLetter, TableStatus
 from sfn.inbox.statistics import DropLimitState, QueueStats
 
-# ── Receiver and workers
-
 
 class InboxWriter(Protocol):
     """Port of the receiver: the way into the inbox."""
@@ -159,9 +157,6 @@ class DropLimit(Protocol):
         the same command continues.
         """
         ...
-
-
-# ── Operators
 
 
 class AdminQueries(Protocol):

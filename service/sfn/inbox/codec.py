@@ -280,8 +280,6 @@ def encode_changes(job: Job, before: Job | None) -> dict[str, Any]:
     return changed
 
 
-# ── Dead letters
-
 DEAD_LETTER_COLUMNS = "id, key, sender, reason, detail, attempts, status, opened_at, changed_at, actor"
 """The columns that `parse_dead_letter` reads."""
 

@@ -166,8 +166,6 @@ def notifications_for_due(due: Iterable[OpenIntent]) -> list[Notification]:
     return [Notification(subject, sender) for subject, sender in senders.items()]
 
 
-# ── Changes of one transaction
-
 ReceivedIntent: TypeAlias = tuple[Intent | IntentOutcome, datetime]
 """A message, and when it was received."""
 

@@ -338,8 +338,6 @@ def _recheck_at(job: Job, now: datetime, cap: timedelta) -> datetime:
     return max(now, min(tried_at, now) + cap)
 
 
-# ── Event-only catalogs
-
 MAX_REPORTED_CHANGES = 16
 """Most reported changes of a job that wait for a publish."""
 _MAX_RENAMES = 8

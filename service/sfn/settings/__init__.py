@@ -32,8 +32,6 @@ from sfn.settings.sections import AdminSettings, ListenerSettings
 from sfn.settings.sources import ConfigurationError, SettingsSources, load_sources, no_settings_error, variable_name
 from sfn.settings.types import Section, UnknownUrlParameter
 
-# ── Errors of pydantic
-
 _SECRET_KEYS: Final = frozenset(
     {"token", "credential", "secrets", "headers", "properties", "uri", "oauth2_uri", "servers"}
 )
@@ -163,9 +161,6 @@ def _render_found(keys: Sequence[str], kind: str, value: object) -> str:
     if "@" in str(value) or "password" in str(value):
         return "another value"
     return repr(value) if len(str(value)) <= _MAX_SHOWN else f"{str(value)[:_MAX_SHOWN]!r}…"
-
-
-# ── Loading
 
 
 class ClientSettings(Section):

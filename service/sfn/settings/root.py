@@ -89,9 +89,6 @@ class Settings(Section):
         return {"": next(iter(self.catalogs))} if len(self.catalogs) == 1 else {}
 
 
-# ── Roles
-
-
 class Role(StrEnum):
     """A part of the service that a process can run."""
 

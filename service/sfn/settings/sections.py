@@ -47,8 +47,6 @@ from sfn.settings.types import (
 from sfn.sfnfile.locations import scheme_of
 from sfn.sfnfile.naming import MAIN_BRANCH
 
-# ── Catalogs
-
 
 def _require_uri_for_rest(value: str | None, info: ValidationInfo) -> str | None:
     if value is None and info.data.get("type") == "rest":
@@ -146,8 +144,6 @@ class CatalogSettings(Section):
         return self.type == "events"
 
 
-# ── Stores
-
 _REMOTE_KEYS: Final = frozenset({"endpoint", "ca_file", "anonymous"})
 _S3_KEYS: Final = frozenset(
     {
@@ -224,9 +220,6 @@ class StoreSettings(Section):
     def scheme(self) -> str:
         """URL scheme of the locations in this store."""
         return scheme_of(self.prefix)
-
-
-# ── Senders and operators
 
 
 class EventOrigin(Section):
@@ -331,8 +324,6 @@ class AdminSettings(Section):
     token_file: File | None = None
 
 
-# ── Pull sources
-
 _PORT: Final = 4222
 """The port of a server without one in its URL."""
 _WORD: Final = re.compile(r"[^\s.*>/\\\x00-\x1f\x7f]{1,200}")
@@ -418,8 +409,6 @@ class PullSettings(EventOrigin):
         """True if connections without TLS are refused."""
         return self.ca_file is not None or all(server.startswith("tls:") for server in self.servers)
 
-
-# ── Gateways
 
 ResponseTimeout = Annotated[Duration, duration_between("1s", "30m")]
 """At most the time for which the catalog is queried about an intent: a later commit would go unnoticed."""

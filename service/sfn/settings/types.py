@@ -22,8 +22,6 @@ from sfn.formats.decode import FORMAT_NAMES
 from sfn.http.secrets import is_well_formed_token
 from sfn.sfnfile.locations import canonical, check_location
 
-# ── Strings
-
 _SQLITE = "sqlite:///"
 _LIBPQ_PARAMETERS: Final = frozenset(
     {
@@ -208,8 +206,6 @@ def _parse_inline(text: str, expected: str) -> object:
     return parsed
 
 
-# ── Durations and sizes
-
 DURATION_UNITS: Final = {
     "ms": timedelta(milliseconds=1),
     "s": timedelta(seconds=1),
@@ -297,8 +293,6 @@ PositiveDuration: TypeAlias = Annotated[timedelta, Field(gt=timedelta()), Before
 DurationOrOff: TypeAlias = Annotated[timedelta | None, BeforeValidator(parse_duration_or_off)]
 Size: TypeAlias = Annotated[int, Field(gt=0), BeforeValidator(parse_size)]
 
-
-# ── Types of fields
 
 Name: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 """Name of a catalog, a sender or a store. Names appear in URLs, metrics and logs."""

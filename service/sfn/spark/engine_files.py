@@ -42,8 +42,6 @@ from sfn.spark.files_schema import (
 from sfn.spark.request import ReadRequest
 from sfn.spark.time_travel import PinnedTable, pin_table
 
-# ── Files as a DataFrame
-
 _SETTINGS: Final = {
     "spark.sql.parquet.fieldId.read.enabled": "true",
     # A file without field ids is an error; its columns are not NULL.
@@ -125,9 +123,6 @@ def _entry(uri: str, size: int) -> str:
             "action": "add",
         }
     )
-
-
-# ── The plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +222,6 @@ def _constants(file: DataFile, spec: PartitionSpec) -> dict[int, Any]:
     return {number: value for number, value in found.items() if not sizes.get(number)}
 
 
-# ── Deleted rows
-
 _POSITIONS: Final = StructType(
     [
         StructField("file_path", StringType(), False, {FIELD_ID: 2147483546}),
@@ -317,8 +310,6 @@ class DeletedRows:
         )
 
 
-# ── Partition values
-
 _FILE_OF_VALUES: Final = f"{COLUMN_PREFIX}of"
 
 
@@ -372,9 +363,6 @@ def _cell(value: pa.Scalar, kind: pa.DataType) -> pa.Array:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-
-
-# ── The engine
 
 
 class FilesEngine:

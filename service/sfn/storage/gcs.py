@@ -35,8 +35,6 @@ class GcsOptions:
     billing_project: str | None = None
 
 
-# ── Answers
-
 _KIND_BY_CODE: Final = {
     "noSuchBucket": ErrorKind.NO_BUCKET,
     "invalidBucketName": ErrorKind.NO_BUCKET,
@@ -206,8 +204,6 @@ def _xml_code(body: bytes) -> str:
         return ""
     return root.findtext("{*}Code", "")
 
-
-# ── Client
 
 IMPOSSIBLE_GENERATION: Final = "1000000000000000"
 """A generation that no object has. Generations are microseconds since 1970; this is a time in 2001, before GCS."""

@@ -104,8 +104,6 @@ def no_answer_error(kind: type[Transient], name: str, limit: float) -> Transient
     )
 
 
-# ── Root
-
 PROPAGATION_SECONDS: Final = 5.0
 """See `PermissionTracker`. A change of modes or of a mount holds at once, but a `chmod -R` takes a while."""
 
@@ -252,8 +250,6 @@ class StoreRoot:
             remedy="renew the credentials of its mount, or let that user read and search the folder",
         )
 
-
-# ── Store
 
 MAX_THREADS = 8
 """Files that one store works on at the same time."""

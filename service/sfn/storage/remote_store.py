@@ -51,8 +51,6 @@ from sfn.storage import (
 )
 from sfn.storage.probe import CLEANUP_TIMEOUT, PROBE_PREFIX, StoreProbes
 
-# ── Meanings of failed requests
-
 
 @dataclass(frozen=True, slots=True)
 class ErrorMeaning:
@@ -108,8 +106,6 @@ ERROR_MAP: Final[Mapping[ErrorKind, ErrorMeaning]] = {
 }
 """Meaning of each kind. A denied or rejected request may concern the whole store: `PermissionTracker` decides."""
 
-
-# ── Denials
 
 PROPAGATION_SECONDS: Final = 60.0
 """Seconds until a change of permissions has reached a whole service. Meanwhile one request passes and another fails."""
@@ -256,8 +252,6 @@ def _operation(verb: str, key: str) -> _Operation:
 def _folder(key: str) -> str:
     return key.rpartition("/")[0]
 
-
-# ── Store
 
 _PER_OBJECT: Final = frozenset({ErrorKind.DENIED, ErrorKind.REJECTED})
 """Kinds that a service may return for one object (a policy, a KMS key, a quota) as well as for everything."""
@@ -519,8 +513,6 @@ def _probe_key(witness: str) -> str:
     folder, _, name = witness.rpartition("/")
     return f"{folder}/{PROBE_PREFIX}{secrets.token_hex(8)}{f'-{name}' if name == HINT_FILE_NAME else '.json'}"
 
-
-# ── HTTP
 
 MAX_CONNECTIONS: Final = 128
 """Open connections, at most."""

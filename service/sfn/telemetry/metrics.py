@@ -30,8 +30,6 @@ from sfn.domain.jobs import (
 )
 from sfn.telemetry.logs import LogThrottle
 
-# ── Gateways
-
 _KINDS: Final = {True: "commit", False: "other"}
 _ANSWERS: Final = ("2xx", "3xx", "4xx", "5xx", "none")
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -113,9 +111,6 @@ class GatewayCounters:
         self._unmapped.inc()
 
 
-# ── Pull sources
-
-
 class PullMetrics:
     """The metrics of pull sources.
 
@@ -146,8 +141,6 @@ class PullMetrics:
         """Count messages that were lost."""
         self._dropped.labels(source).inc(count)
 
-
-# ── Worker
 
 NOT_CONFIGURED: Final = ""
 """The label `catalog` for jobs of catalogs that are not configured any more, and for undecodable requests."""
@@ -305,8 +298,6 @@ class SweepMetrics:
 def _label(catalog: str, configured: Collection[str]) -> str:
     return catalog if catalog in configured else NOT_CONFIGURED
 
-
-# ── Receiver, facade and inbox
 
 _NO_FORMAT: Final = "none"
 _REFUSALS: Final = (400, 401, 403, 404, 405, 408, 413, 415, 422, 429)

@@ -238,8 +238,6 @@ def _store_key(group: ConcurrencyGroup) -> _Key:
     return ErrorScope.STORE, "" if group.store else group.catalog, group.store
 
 
-# ── Outages
-
 LOG_INTERVAL: Final = timedelta(minutes=1)
 """Pause between two records of one outage: there is a probe every second."""
 

@@ -21,8 +21,6 @@ from sfn.storage import BatchReader, StoreRouter
 from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.sweep import BoundedQueue
 
-# ── One table
-
 T = TypeVar("T")
 
 _NO_TIME = datetime.min.replace(tzinfo=UTC)
@@ -163,8 +161,6 @@ def _is_batched(kind: type) -> bool:
     # Cached, because `isinstance` with a protocol takes longer than reading a file.
     return issubclass(kind, BatchReader)
 
-
-# ── A whole catalog
 
 CONCURRENT_COMPARISONS = 32
 """Tables that are compared at a time."""

@@ -23,8 +23,6 @@ from sfn.catalogs.rest.settings import RestSettings, is_valid_header
 from sfn.concurrency import CHECK_INTERVAL, AbandonableThreads, TimedOut, WatchedFiles, describe_timeout
 from sfn.errors import ErrorScope, SfnError, Transient
 
-# ── Interface
-
 _MAX_RECENT_SECRETS: Final = 4
 
 
@@ -94,8 +92,6 @@ def read_secret(file: Path) -> str:
         found = "spaces or control characters in it" if secret else "an empty file"
     raise SfnError(str(file), expected="one secret in a readable file", found=found)
 
-
-# ── Expiring values
 
 T = TypeVar("T")
 
@@ -192,8 +188,6 @@ class ExpiringCache(Generic[T]):
         return fetched
 
 
-# ── Credentials of a cloud
-
 C = TypeVar("C")
 
 LOOKUP_INTERVAL: Final = 60.0
@@ -251,8 +245,6 @@ class CloudCredentials(Generic[C, T]):
             )
         )
 
-
-# ── Files
 
 _NEVER_CHECKED: Final = float("-inf")
 
@@ -344,8 +336,6 @@ class RenewedFile(Generic[T]):
             )
         )
 
-
-# ── OAuth2
 
 PostForm = Callable[[str, Mapping[str, str]], Awaitable[CatalogReply]]
 """Posts a form to a URL without authorization and returns the reply, whatever its status."""
@@ -461,8 +451,6 @@ class ClientCredentials:
             )
         )
 
-
-# ── Selection
 
 _EXTRAS: Final = {"sigv4": "s3", "google": "gcs"}
 """Extra that installs the packages of a method."""

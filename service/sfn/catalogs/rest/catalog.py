@@ -33,8 +33,6 @@ from sfn.domain.events import EventHistory
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError
 
-# ── Listings
-
 T = TypeVar("T")
 
 MAX_PAGES_WITHOUT_NEW: Final = 1_000
@@ -204,8 +202,6 @@ class CatalogListings:
                     return False
         return True
 
-
-# ── Catalog
 
 _EXPECTED: Final = "the table, or a 404 in Iceberg's error shape"
 
