@@ -355,10 +355,6 @@ def count_states(entries: Sequence[ReportRow]) -> dict[str, int]:
     return counts
 
 
-DEFAULT_PATIENCE: Final = 60.0
-"""Seconds."""
-
-
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
     """The options of a run; they are sent to Spark's processes, including secrets of the settings.

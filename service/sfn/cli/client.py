@@ -9,6 +9,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from importlib.metadata import version
@@ -22,7 +23,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
 from sfn.admin import schemas
-from sfn.cli.options import EventSigner, ServiceOptions
+from sfn.cli.options import EventSigner, ServiceOptions, exit_on_error
 from sfn.cli.render import escape
 from sfn.errors import SfnError, suggest_name
 from sfn.http.secrets import WEBHOOK_PREFIX, AuthScheme, secret_bytes
@@ -600,3 +601,10 @@ def _problem(reply: httpx.Response) -> str:
 def _body(reply: httpx.Response) -> str:
     kind = escape(reply.headers.get("Content-Type", "no type"))
     return f"a body of {kind}, {len(reply.content)} bytes, and no problem document"
+
+
+@contextmanager
+def open_service(flags: ServiceOptions) -> Iterator[ServiceClient]:
+    """Yield a client of the admin routes; print the message of an error in the block, and exit with its code."""
+    with exit_on_error(), ServiceClient(admin_access(flags)) as service:
+        yield service

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 import typer
 
 from sfn.cli import options
-from sfn.cli.options import FAILED, exit_on_error
+from sfn.cli.options import FAILED
 from sfn.cli.render import Grid, Line, Tone, escape, format_ago, format_time, progress
 from sfn.cli.status import remedy_for
 from sfn.domain.identifiers import encode_identifier
@@ -306,16 +306,13 @@ def list_letters(
 
     --by-cause counts all of them, and ignores --limit.
     """
-    from sfn.cli.client import ServiceClient, admin_access
+    from sfn.cli.client import open_service
     from sfn.cli.render import Line, Tone, print_error, print_json, print_page
     from sfn.cli.table import dead_letters_grid
     from sfn.clock import SystemClock
 
     chosen = _criteria(table, catalog, reason, sender, older_than, newer_than)
-    with (
-        exit_on_error(),
-        ServiceClient(admin_access(options.ServiceOptions(config, url, token_file, ca_file))) as service,
-    ):
+    with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
         found = fetch_letters(service, chosen, status, 0 if by_cause else limit, cause)
     causes = group_by_cause(found.dead_letters) if by_cause else []
     if as_json:
@@ -344,14 +341,11 @@ def show(
 ) -> None:
     """Show dead letters in full: what happened, the remedy, and the undecodable request."""
     from sfn.cli import render
-    from sfn.cli.client import ServiceClient, admin_access
+    from sfn.cli.client import open_service
     from sfn.cli.status import remedy_for
     from sfn.clock import SystemClock
 
-    with (
-        exit_on_error(),
-        ServiceClient(admin_access(options.ServiceOptions(config, url, token_file, ca_file))) as service,
-    ):
+    with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
         found = [service.dead_letter(number) for number in numbers]
     if as_json:
         letters = [{**letter.model_dump(), "remedy": remedy_for(letter, letter.foreign_catalog_id)} for letter in found]
@@ -384,15 +378,12 @@ def replay(
 
     A held drop passes once. Ends with 1 if a dead letter could not be replayed.
     """
-    from sfn.cli.client import ServiceClient, admin_access
+    from sfn.cli.client import open_service
     from sfn.cli.render import print_error, print_json
 
     chosen = _criteria(table, catalog, reason, sender, older_than, newer_than)
     _check_selection(numbers, chosen, cause, every=every)
-    with (
-        exit_on_error(),
-        ServiceClient(admin_access(options.ServiceOptions(config, url, token_file, ca_file))) as service,
-    ):
+    with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
         numbers = list(dict.fromkeys(numbers or []))
         total, numbers = _confirm_selection(service, "replay", numbers, chosen, cause, yes=yes)
         done = replay_all(service, numbers, chosen, total)
@@ -430,15 +421,12 @@ def discard(
 
     Nothing is deleted: `sfn dead-letters list --status discarded` shows them. Ends with 1 if one was not open.
     """
-    from sfn.cli.client import ServiceClient, admin_access
+    from sfn.cli.client import open_service
     from sfn.cli.render import print_error, print_json
 
     chosen = _criteria(table, catalog, reason, sender, older_than, newer_than)
     _check_selection(numbers, chosen, cause, every=every)
-    with (
-        exit_on_error(),
-        ServiceClient(admin_access(options.ServiceOptions(config, url, token_file, ca_file))) as service,
-    ):
+    with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
         numbers = list(dict.fromkeys(numbers or []))
         total, numbers = _confirm_selection(service, "discard", numbers, chosen, cause, yes=yes)
         done = discard_all(service, numbers, chosen, total)

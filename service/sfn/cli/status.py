@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sfn.cli import options
-from sfn.cli.options import FAILED, exit_on_error
+from sfn.cli.options import FAILED
 from sfn.cli.render import Grid, Line, Page, Tone, escape, format_ago, pluralise
 from sfn.clock import format_duration
 from sfn.domain.identifiers import encode_identifier
@@ -332,12 +332,9 @@ def status(
 
     Ends with 0 if the service answers. With --exit-code it ends with 1 if something needs attention.
     """
-    from sfn.cli.client import ServiceClient, admin_access
+    from sfn.cli.client import open_service
 
-    with (
-        exit_on_error(),
-        ServiceClient(admin_access(options.ServiceOptions(config, url, token_file, ca_file))) as service,
-    ):
+    with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
 
         def render() -> bool:
             return (

@@ -367,10 +367,10 @@ def _dry_run(config: Path | None, catalog: str | None, *, as_json: bool) -> bool
 
 
 def _run_sweep(flags: options.ServiceOptions, catalog: str | None, *, wait: bool, as_json: bool) -> bool:
-    from sfn.cli.client import ServiceClient, admin_access
+    from sfn.cli.client import open_service
     from sfn.cli.render import print_error, print_json, print_page, progress
 
-    with exit_on_error(), ServiceClient(admin_access(flags)) as service:
+    with open_service(flags) as service:
         catalogs = service.status().catalogs
         event_only = [one.name for one in catalogs if one.is_event_only]
         check_sweepable(catalog, [one.name for one in catalogs if one.name not in event_only], event_only)
