@@ -19,8 +19,7 @@ from pyroaring import BitMap64
 
 from sfn.errors import NotSupported
 from sfn.spark import files_pruning
-from sfn.spark.deletion_vectors import DeletionVector, decode_bitmap
-from sfn.spark.engine_files import plan_read
+from sfn.spark.engine_files import DeletionVector, decode_bitmap, plan_read
 from sfn.spark.files_schema import ColumnScope, column_names, column_scope, schema_history
 
 PATH_ID = 2147483546
