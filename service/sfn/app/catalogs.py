@@ -206,7 +206,6 @@ def inbox_config(settings: Settings) -> InboxConfig:
 
 
 def worker_options(settings: Settings) -> WorkerOptions:
-    """Return the options of the worker."""
     retry = settings.retry
     return WorkerOptions(
         concurrency=settings.worker.concurrency,

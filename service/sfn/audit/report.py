@@ -136,7 +136,6 @@ PARTITIONS: Final = PartitionSpec(
 
 
 def column_values(entries: Sequence[ReportRow], name: str) -> list[Any]:
-    """Return the values of one column."""
     return [getattr(entry, name, None) for entry in entries]
 
 

@@ -271,7 +271,6 @@ class PyIcebergCatalog:
             yield found
 
     async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableIdentifier]:
-        """Yield the tables of a namespace."""
         async with aclosing(self._tables(namespace)) as found:
             async for levels, name in found:
                 yield TableIdentifier(self._settings.name, levels, name)

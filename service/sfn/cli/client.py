@@ -415,7 +415,6 @@ class ServiceClient:
             raise ConfigurationError([SfnError("CATALOG", expected=expected, found=escape(catalog), remedy=remedy)])
 
     def dead_letters(self, parameters: Mapping[str, str | int]) -> schemas.DeadLetterPage:
-        """Return a page of dead letters."""
         return self._get("/dead-letters", schemas.DeadLetterPage, parameters)
 
     def dead_letter(self, number: int) -> schemas.DeadLetterDetails:

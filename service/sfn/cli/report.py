@@ -24,7 +24,6 @@ _NUMBERS = frozenset(
 
 
 def report_page(report: AuditReport) -> Page:
-    """Return the page of a report."""
     found: list[Line | Grid] = []
     whole = "" if report.is_whole else ", incomplete: the next audit continues it"
     deep = ", with all files" if report.deep else ""

@@ -74,12 +74,10 @@ class PublicAddress:
 
     @property
     def url(self) -> str:
-        """The address as a URL."""
         return f"{self.scheme}://{self.authority}{self.prefix}"
 
     @property
     def port(self) -> str:
-        """The port."""
         tail = self.authority.rpartition("]")[2].rpartition(":")
         return tail[2] if tail[1] else ("443" if self.scheme == "https" else "80")
 

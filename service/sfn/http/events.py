@@ -237,7 +237,6 @@ class Readiness:
         return DRAINING in self._reasons
 
     def add_reason(self, reason: str) -> None:
-        """Add a reason."""
         self._reasons[reason] = None
 
     def clear_reason(self, reason: str) -> None:

@@ -86,7 +86,6 @@ class ResponseFormat:
     media_type: bytes
 
     def error(self, status: int, detail: str, headers: ResponseHeaders = (), *, where: str = "") -> EventsResponse:
-        """Return the response to an error."""
         content = self.error_body(status, detail, where)
         return _with_body(status, content, [*headers, (b"content-type", self.media_type)])
 

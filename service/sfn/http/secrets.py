@@ -189,7 +189,6 @@ class PartyTokens:
         self.file = file
 
     def active(self) -> tuple[AcceptedToken, ...]:
-        """Return the active tokens."""
         return self._named if self.file is None else (*self._named, *self.file.tokens())
 
 

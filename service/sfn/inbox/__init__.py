@@ -170,9 +170,7 @@ class AdminQueries(Protocol):
         """Return the state of one job; None if there is none."""
         ...
 
-    async def drop_limit_state(self, catalog: str) -> DropLimitState:
-        """Return the state of the drop limit of a catalog."""
-        ...
+    async def drop_limit_state(self, catalog: str) -> DropLimitState: ...
 
     async def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
         """Return audit entries with ids below `before`, newest first; None starts with the newest."""

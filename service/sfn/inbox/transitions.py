@@ -167,7 +167,6 @@ def on_claim(job: Job, fencing_token: int, now: datetime, lease: timedelta) -> J
 
 
 def on_renew(job: Job, now: datetime, lease: timedelta) -> Job:
-    """Return the job with a renewed lease."""
     return replace(job, lease_until=now + lease)
 
 

@@ -162,7 +162,6 @@ def validate_sqlite_url(value: str) -> str:
 
 
 def sqlite_path(url: str) -> str:
-    """Return the path in a URL of SQLite."""
     return url.removeprefix(_SQLITE)
 
 

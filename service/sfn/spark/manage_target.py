@@ -550,7 +550,6 @@ class TargetTable:
     catalog: str = field(default=SESSION_CATALOG, kw_only=True)
 
     def create_statement(self, properties: Mapping[str, str]) -> str:
-        """Return the statement that creates the table."""
         values = {name: _sql_literal(value) for name, value in self.arguments.items()}
         if properties:
             values["properties"] = (

@@ -74,7 +74,6 @@ class GatewayMetrics:
         }
 
     def get(self, name: str) -> GatewayCounters:
-        """Return the counters of one gateway."""
         return self._gateways[name]
 
 
@@ -240,7 +239,6 @@ class PublicationMetrics:
         self._staleness.labels(_label(catalog, self._catalogs)).observe(seconds)
 
     def count_expired_leases(self, leases: int) -> None:
-        """Count expired leases."""
         self._expired.inc(leases)
 
     def count_lost_lease(self) -> None:
@@ -275,7 +273,6 @@ class SweepMetrics:
                 gauge.labels(catalog)
 
     def count_attempt(self, catalog: str, outcome: str) -> None:
-        """Count an attempt to sweep a catalog."""
         self._attempts.labels(_label(catalog, self._catalogs), outcome).inc()
 
     def set_completed(self, catalog: str, outcome: SweepCompleted, at: datetime, seconds: float) -> None:

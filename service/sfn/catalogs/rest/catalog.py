@@ -253,7 +253,6 @@ class RestCatalog:
                 yield one
 
     async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableIdentifier]:
-        """Yield the tables of a namespace."""
         async with aclosing(self._listings.items(self._listings.tables(namespace))) as found:
             async for levels, name in found:
                 yield TableIdentifier(self._settings.name, levels, name)

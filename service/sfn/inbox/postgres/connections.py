@@ -126,7 +126,6 @@ class Connections:
             self.drop(self._idle.pop()[1])
 
     async def close(self) -> None:
-        """Close all connections."""
         self._closed = True
         with anyio.CancelScope(shield=True):
             for connection in list(self._all):

@@ -323,9 +323,7 @@ class CatalogStore(Protocol):
         """Record whether a catalog is retired: its tables get no files any more."""
         ...
 
-    async def retired_catalogs(self) -> frozenset[str]:
-        """Return the retired catalogs."""
-        ...
+    async def retired_catalogs(self) -> frozenset[str]: ...
 
     async def record_owner(self, catalog: str, catalog_id: str) -> None:
         """Record the `catalog_id` for which files are written."""

@@ -85,7 +85,6 @@ class DropLimitTable:
         )
 
     def retired_catalogs(self) -> frozenset[str]:
-        """Return the retired catalogs."""
         return self._named("SELECT name FROM catalog WHERE retired = 1")
 
     def record_owner(self, catalog: str, catalog_id: str) -> None:

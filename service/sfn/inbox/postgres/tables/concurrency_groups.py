@@ -32,7 +32,6 @@ class GroupNumbers:
         self._names: dict[int, ConcurrencyGroup] = {}
 
     def of(self, number: int) -> ConcurrencyGroup:
-        """Return the group of a number."""
         if number not in self._names:
             self._names = {number: lane for lane, number in self.known.items()}
         return self._names[number]
