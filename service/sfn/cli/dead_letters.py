@@ -14,6 +14,7 @@ from sfn.cli import options
 from sfn.cli.options import FAILED
 from sfn.cli.render import Grid, Line, Tone, escape, format_ago, format_time, progress
 from sfn.cli.status import remedy_for
+from sfn.clock import SystemClock
 from sfn.domain.identifiers import encode_identifier
 
 if TYPE_CHECKING:
@@ -309,7 +310,6 @@ def list_letters(
     from sfn.cli.client import open_service
     from sfn.cli.render import Line, Tone, print_error, print_json, print_page
     from sfn.cli.table import dead_letters_grid
-    from sfn.clock import SystemClock
 
     chosen = _criteria(table, catalog, reason, sender, older_than, newer_than)
     with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
@@ -343,7 +343,6 @@ def show(
     from sfn.cli import render
     from sfn.cli.client import open_service
     from sfn.cli.status import remedy_for
-    from sfn.clock import SystemClock
 
     with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
         found = [service.dead_letter(number) for number in numbers]
@@ -451,7 +450,6 @@ def _criteria(
 ) -> DeadLetterCriteria:
     from sfn.admin.schemas import DeadLetterCriteria
     from sfn.cli.options import parse_table_name
-    from sfn.clock import SystemClock
     from sfn.domain.identifiers import encode_identifier
     from sfn.domain.jobs import DeadLetterReason
 
@@ -486,8 +484,6 @@ def _check_selection(
 
 def _explain_skipped(service: ServiceClient, done: BatchResult) -> list[str]:
     """Return why ids were skipped. What a filter matches may change meanwhile, so only ids are explained."""
-    from sfn.clock import SystemClock
-
     explanations = [explain_not_open(service, number, SystemClock().now()) for number in done.skipped[:MAX_EXPLAINED]]
     more = len(done.skipped) - len(explanations)
     return [*explanations, f"{more:,} more ids have no open dead letter"] if more else explanations

@@ -17,7 +17,7 @@ from sfn.cli import options
 from sfn.cli.options import FAILED, exit_on_error, parse_identifier
 from sfn.cli.render import pluralise
 from sfn.cli.sweep import check_sweepable
-from sfn.clock import SystemClock
+from sfn.clock import SystemClock, format_duration
 from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified, StagedCreate
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ExternalError
@@ -362,7 +362,6 @@ def _read_tree(found: Resolved, snapshot: int | None, extent: WalkLimits) -> rea
 
 def _tree_of(found: Resolved, seen: reader_inspect.MetadataNode) -> TreeNode:
     from sfn.cli.render import Tone, TreeNode, escape
-    from sfn.clock import format_duration
 
     doc = found.document
     root = TreeNode(f"SFN file {escape(found.sfn_file)}")

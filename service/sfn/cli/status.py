@@ -14,7 +14,7 @@ import typer
 from sfn.cli import options
 from sfn.cli.options import FAILED
 from sfn.cli.render import Grid, Line, Page, Tone, escape, format_ago, pluralise
-from sfn.clock import format_duration
+from sfn.clock import SystemClock, format_duration
 from sfn.domain.identifiers import encode_identifier
 from sfn.domain.jobs import DeadLetterReason
 
@@ -373,7 +373,6 @@ def _watch(render: Callable[[], bool]) -> bool:
 def _show_service(service: ServiceClient, *, as_json: bool) -> bool:
     """Print the state of the service. Return whether nothing needs attention."""
     from sfn.cli.render import print_json, print_page
-    from sfn.clock import SystemClock
 
     now, found = SystemClock().now(), service.status()
     wrong = attention_items(found, now)
@@ -390,7 +389,6 @@ def _show_table(service: ServiceClient, table: str, catalog: str | None, *, as_j
     from sfn.cli.options import parse_table_name
     from sfn.cli.render import Tone, print_json, print_page
     from sfn.cli.table import table_page, table_verdict
-    from sfn.clock import SystemClock
     from sfn.errors import SfnError
 
     namespace, name = parse_table_name(table)
