@@ -56,7 +56,7 @@ class Claiming:
         """Run `JobQueue.claim`.
 
         Args:
-            made: called with the claims before the commit; the result of the commit may stay unknown.
+            made: filled with the claims before the commit, because the result of the commit may stay unknown.
         """
         now, slots = self._clock(), asked.slots
         next_ask = await ask(unit, self._intake, now)
