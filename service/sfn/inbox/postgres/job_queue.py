@@ -157,7 +157,7 @@ class PostgresJobQueue:
         return await self._unhurried(lambda unit: self._operations.max_missing(unit, catalog))
 
     def _doubt(self, claim: LeasedJob) -> None:
-        """What became of a claim is not known until its lease is long over."""
+        """Remember a claim with an unknown result until its lease expired long ago."""
         self._doubtful_until[claim.fencing_token] = self._clock.now() + 2 * self._config.lease
 
     def _forget_doubts(self) -> None:

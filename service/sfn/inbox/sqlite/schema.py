@@ -109,7 +109,7 @@ VERSION = len(MIGRATIONS)
 
 
 _LOGGED = frozenset({"wal", "memory"})
-"""What SQLite answers where it has a write-ahead log, and where there is no file that would need one."""
+"""Answers of SQLite if it has a write-ahead log, and if there is no file that needs one."""
 
 
 def prepare(db: sqlite3.Connection, where: str) -> None:
