@@ -16,7 +16,7 @@ The way from an event to an SFN file, with the module of each step:
       │  POST
       ▼
     http/events.py        EventsEndpoint identifies the sender and reads the body
-    formats/              decode() turns the body into notifications
+    formats/decode.py     decode() turns the body into notifications
     inbox/                put() stores them durably, one job per table; only then the sender gets its answer 202
       │                   (pull/, gateway/ and sweeps put their notifications here, too)
       ▼

@@ -26,8 +26,6 @@ from typing_extensions import override
 
 from sfn.errors import ErrorScope, FatalError, Permanent, SfnError, Transient
 
-# ── Threads
-
 T = TypeVar("T")
 
 IsAbandoned: TypeAlias = Callable[[], bool]
@@ -222,8 +220,6 @@ def _stop_threads(idle: list[_Thread]) -> None:
         thread.submit(None)
 
 
-# ── Group commit
-
 Q = TypeVar("Q")
 R = TypeVar("R")
 
@@ -338,8 +334,6 @@ class Batcher(Generic[Q, R]):
             call.succeed(answer)
         return answers
 
-
-# ── Watched files
 
 CHECK_INTERVAL: Final = 1.0
 """Seconds between two checks of a file."""

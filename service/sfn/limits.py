@@ -7,8 +7,6 @@ import resource
 from collections.abc import Awaitable, Callable
 from typing import Final, Self, TypeVar
 
-# ── Memory of request bodies
-
 DEFAULT_LIMIT: Final = 32 << 20
 """Bytes for the bodies of all connections together."""
 RETRY_AFTER: Final = 1
@@ -161,8 +159,6 @@ async def with_timeout(seconds: float, step: Awaitable[_T], reservation: BodyRes
         if reservation is not None:
             reservation._end = None  # noqa: SLF001 - the two are one
 
-
-# ── Open files
 
 MAX_RAISED_LIMIT: Final = 65_536
 """Highest limit that is set: some programs iterate over all numbers up to the limit."""

@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
-# ── openat2
-
 _NUMBER: Final = 437
 """Number of the system call, on every architecture."""
 _NOWHERE: Final = -100
@@ -59,8 +57,6 @@ def open_without_links(path: str, flags: int) -> int | None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     return None
 
-
-# ── Opening below a folder
 
 TRAVERSE_FLAGS: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """Flags for folders on the way. With `O_PATH`, where the system has it, the right to search a folder is enough."""

@@ -19,7 +19,7 @@ from typing_extensions import override
 from sfn.cli.client import local_url
 from sfn.cli.main import check_answers
 from sfn.errors import SfnError
-from sfn.settings.service import ListenerSettings
+from sfn.settings.sections import ListenerSettings
 
 SFN = Path(sys.executable).with_name("sfn")
 SURROUNDINGS = {name: value for name, value in os.environ.items() if not name.startswith("SFN_")}  # noqa: TID251 - a child's

@@ -17,7 +17,7 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import Capacity, DeadLettered, DeadLetterReason
 from sfn.inbox.model import InboxConfig
-from sfn.inbox.sqlite.ledger import SqliteOperations
+from sfn.inbox.sqlite.operations import SqliteOperations
 from tests.bench import servers
 from tests.bench.accept import create, event, telling
 from tests.bench.clients import Wire, wire

@@ -26,7 +26,7 @@ from sfn.inbox.model import NewDeadLetter
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.publish.policy import Policy
 from sfn.storage import PrefixRouter
-from sfn.storage.object_store import RemoteStore
+from sfn.storage.remote_store import RemoteStore
 from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
 from tests.bench.record import Figure, Goal, Run, Unmeasured

@@ -9,7 +9,7 @@ from typing import Final
 
 from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import CatalogName
-from sfn.formats import FORMAT_NAMES, DecodedRequest, decode
+from sfn.formats.decode import FORMAT_NAMES, DecodedRequest, decode
 from sfn.formats.event import EventRequest
 from tests.dialects.samples import Sample, by_dialect
 from tests.support.pages import Shown

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.errors import Rejected
-from sfn.formats import MAX_STORED_EVENT, DecodedRequest, decode
+from sfn.formats.decode import MAX_STORED_EVENT, DecodedRequest, decode
 from sfn.formats.event import MAX_LEVELS, MAX_LOCATION, MAX_NAME, EventRequest, Headers, Sender
 
 GOLDEN: Final = Path(__file__).parent / "golden"

@@ -20,11 +20,11 @@ from typing import Any, Final
 from sfn.app import service
 from sfn.cli import main
 from sfn.inbox import intents
-from sfn.inbox.sqlite import committer
-from sfn.inbox.sqlite.jobs import WriterJob, run_transaction
-from sfn.inbox.sqlite.ledger import SqliteOperations
+from sfn.inbox.sqlite import group_commit
+from sfn.inbox.sqlite.group_commit import WriterJob, run_transaction
+from sfn.inbox.sqlite.operations import SqliteOperations
 from sfn.settings import load
-from sfn.storage import object_store
+from sfn.storage import remote_store
 from tests.faults.stores import SlowStore
 
 ASKING: Final = "tests.faults.altered_service asking"
@@ -60,14 +60,14 @@ def _ask_sooner() -> None:
 
 
 def _hurry() -> None:
-    defaults = object_store.HttpPool.__init__.__kwdefaults__
-    assert defaults == {"limit": object_store.REQUEST_TIMEOUT}, "the pool's patience is set elsewhere now"
+    defaults = remote_store.HttpPool.__init__.__kwdefaults__
+    assert defaults == {"limit": remote_store.REQUEST_TIMEOUT}, "the pool's patience is set elsewhere now"
     defaults["limit"] = ANSWERED_WITHIN
     main.main()
 
 
 def _slow_down() -> None:
-    names = vars(committer)
+    names = vars(group_commit)
     assert names["run_transaction"] is run_transaction, "the committer calls something else now, and would not be slow"
     names["run_transaction"] = transact_slowly
     raise SystemExit(service.run(load(Path(sys.argv[-1])), wrap_store=partial(SlowStore, seconds=HALF_A_CALL)))

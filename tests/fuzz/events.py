@@ -11,7 +11,7 @@ from random import Random
 from typing import Final
 
 from sfn.errors import Rejected
-from sfn.formats import FORMAT_NAMES, MAX_NOTIFICATIONS, DecodedRequest, decode, notifications_for_unread
+from sfn.formats.decode import FORMAT_NAMES, MAX_NOTIFICATIONS, DecodedRequest, decode, notifications_for_unread
 from sfn.formats.event import EventRequest, Headers, Sender
 from tests.dialects.requests import BATCH, ONE, SENDER, STRUCTURED, assert_well_formed
 from tests.dialects.samples import SAMPLES, Sample

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from sfn.domain.events import MAX_STORED_BODY, Notification, TableOrigin, UndecodableRequest
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.errors import ErrorScope, FatalError, Rejected, Transient
-from sfn.formats import decode
+from sfn.formats.decode import decode
 from sfn.formats.event import EventRequest, Sender
 from sfn.http.secrets import PartyTokens, WatchedTokenFile
 from sfn.http.senders import Keyring, Senders, anonymous_senders

@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from sfn.inbox.postgres.worklist import POLLED
+from sfn.inbox.postgres.job_queue import POLLED
 from sfn.sfnfile.document import DocumentState
 from tests.faults import inspection
 from tests.faults.inspection import contents

@@ -29,13 +29,12 @@ from sfn.domain.jobs import (
 from sfn.inbox.intents import CHECK_DELAYS
 from sfn.inbox.model import AdminCommand, DeadLetterFilter, DeadLetterStatus, InboxConfig, NewDeadLetter
 from sfn.inbox.postgres import PostgresInbox, PostgresServer
-from sfn.inbox.postgres.asking import SOON
-from sfn.inbox.postgres.notes import IntentQuery
-from sfn.inbox.postgres.opening import reached
+from sfn.inbox.postgres.claiming import SOON
+from sfn.inbox.postgres.database import reached
 from sfn.inbox.postgres.schema import MIGRATIONS, Migration
 from sfn.inbox.postgres.tables import SqlTransaction
 from sfn.inbox.postgres.tables.intents import PostgresIntents
-from sfn.inbox.postgres.unit import InboxTransaction
+from sfn.inbox.postgres.transaction import InboxTransaction, IntentQuery
 from tests.promises.inboxes import PLENTY, TERMS, Ground, pointer, table
 from tests.servers.postgres import Postgres
 from tests.support import shared_inboxes

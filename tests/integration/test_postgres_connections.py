@@ -14,7 +14,7 @@ from sfn.clock import SystemClock
 from sfn.domain.events import Intent, Notification, PutResult
 from sfn.domain.jobs import Done, LeasedJob, PublishResult, Rescheduled, Retry, Wakeup
 from sfn.errors import OutcomeUnknown, Transient
-from sfn.inbox.postgres import PostgresInbox, PostgresServer, connections, preflight, transactions, worklist
+from sfn.inbox.postgres import PostgresInbox, PostgresServer, connections, job_queue, preflight, transaction_runner
 from sfn.inbox.postgres.connections import PAUSE
 from tests.promises.inboxes import PLENTY, TERMS
 from tests.servers.postgres import PgBouncer, Postgres
@@ -221,7 +221,7 @@ async def test_what_a_firewall_forgot_costs_one_wait(ground: Ground) -> None:
             tasks.start_soon(verb)
     ground.wire.forget()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transactions, "PATIENCE", 0.5)
+        patch.setattr(transaction_runner, "PATIENCE", 0.5)
         with pytest.raises(OutcomeUnknown, match="no answer in time"):
             await ground.inbox.put([Notification(named(0), "etl", "e1")])
     assert await ground.inbox.put([Notification(named(0), "etl", "e1")]) == PutResult(1, 0, 0)
@@ -267,7 +267,7 @@ LISTENERS = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AN
 
 @pytest.fixture(name="seldom")
 def fixture_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worklist, "POLLED", timedelta(seconds=SELDOM))
+    monkeypatch.setattr(job_queue, "POLLED", timedelta(seconds=SELDOM))
 
 
 @pytest.fixture(name="direct_dsn")

@@ -20,7 +20,7 @@ from sfn.domain.jobs import Done, LeasedJob
 from sfn.errors import ErrorScope, Permanent, Transient
 from sfn.inbox.model import CommittedTransaction, InboxConfig
 from sfn.inbox.postgres import PostgresInbox, PostgresServer
-from sfn.inbox.postgres.opening import reached
+from sfn.inbox.postgres.database import reached
 from sfn.inbox.postgres.tables import Sql
 from tests.promises.inboxes import PLENTY, TERMS, TOLD
 from tests.servers.postgres import Postgres

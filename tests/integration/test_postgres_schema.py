@@ -26,15 +26,15 @@ from sfn.domain.jobs import (
     PublishResult,
 )
 from sfn.errors import FatalError, Transient
-from sfn.inbox.admin import CLOSED_LETTER_RETENTION, PRUNE_BATCH_SIZE
+from sfn.inbox.maintenance import CLOSED_LETTER_RETENTION, PRUNE_BATCH_SIZE
 from sfn.inbox.model import AdminCommand, DeadLetterFilter, InboxConfig
 from sfn.inbox.postgres import PostgresInbox, PostgresServer
-from sfn.inbox.postgres.faults import PostgresFault
-from sfn.inbox.postgres.opening import reached
+from sfn.inbox.postgres.database import reached
+from sfn.inbox.postgres.errors import PostgresFault
 from sfn.inbox.postgres.schema import MIGRATIONS, Migration
 from sfn.inbox.postgres.tables import Sql
-from sfn.inbox.postgres.tables.lanes import GroupNumbers, KnownGroups
-from sfn.inbox.postgres.tables.rows import JobTable
+from sfn.inbox.postgres.tables.concurrency_groups import GroupNumbers, KnownGroups
+from sfn.inbox.postgres.tables.jobs import JobTable
 from sfn.inbox.postgres.tables.values import number_of
 from tests.faults.lake import Lake, serving
 from tests.faults.service import Setting, eventually, running

@@ -21,7 +21,7 @@ from sfn.clock import SystemClock
 from sfn.errors import FatalError, SfnError, Transient
 from sfn.inbox.model import InboxConfig
 from sfn.inbox.postgres import PostgresInbox, PostgresServer, preflight
-from sfn.inbox.postgres.opening import prepared, reached
+from sfn.inbox.postgres.database import prepared, reached
 from sfn.inbox.postgres.schema import MIGRATIONS
 from sfn.settings import load
 from tests.integration.test_service_process import Writer

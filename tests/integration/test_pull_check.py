@@ -21,7 +21,7 @@ from sfn.cli.check_findings import pull_findings
 from sfn.pull import SourceUnavailable
 from sfn.pull.nats import NatsServer
 from sfn.pull.nats_connection import DurableConsumer, NatsOptions
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from tests.servers.nats import USER, Nats, Operator, Party, creds
 from tests.servers.process import free_port
 from tests.support.certificates import Authority, Files

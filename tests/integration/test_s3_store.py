@@ -19,7 +19,7 @@ from sfn.cli.check_config import store_finding as checked
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, ExternalError, Forbidden, OutcomeUnknown, Permanent, Transient, Unauthenticated
 from sfn.storage import Deleted, Guarantees, PreconditionFailed, PrefixRouter
-from sfn.storage.object_store import RemoteStore
+from sfn.storage.remote_store import RemoteStore
 from tests.faults.proxy import Answer, Asked, Break, Cut, Fault, Instead, Lose, Pass, Proxy
 from tests.integration.test_publish_requests import NAME, Line
 from tests.promises.stores import s3_store

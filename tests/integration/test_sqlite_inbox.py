@@ -37,11 +37,11 @@ from sfn.domain.jobs import (
     Wakeup,
 )
 from sfn.errors import ErrorScope, FatalError, SfnError, Transient
-from sfn.inbox.admin import PRUNE_BATCH_SIZE
+from sfn.inbox.maintenance import PRUNE_BATCH_SIZE
 from sfn.inbox.model import CommittedTransaction
 from sfn.inbox.sqlite import SqliteInbox
-from sfn.inbox.sqlite.committer import GroupCommitter
-from sfn.inbox.sqlite.ledger import SqliteOperations
+from sfn.inbox.sqlite.group_commit import GroupCommitter
+from sfn.inbox.sqlite.operations import SqliteOperations
 from sfn.inbox.sqlite.schema import VERSION
 from tests.promises.inboxes import AT, PLENTY, TERMS, Ground, pointer, table
 from tests.promises.processes import Step, ended, names_in, refuse, started, told
@@ -473,7 +473,7 @@ async def test_what_changes_nothing_costs_no_sync(writer: Writer) -> None:
     await writer.fail(SYNC, errno.EIO)
     assert await writer.committer.put(event, NOW) == PutResult(0, 1)
     await writer.committer.run(lambda ledger: ledger.claim(PLENTY, NOW))
-    assert await writer.committer.run(lambda ledger: ledger.roster.with_uuid("prod", "u1")) == []
+    assert await writer.committer.run(lambda ledger: ledger.table_index.with_uuid("prod", "u1")) == []
     assert await writer.committer.run(lambda ledger: ledger.prune(NOW, 10)) == 0
     with pytest.raises(FatalError):
         await writer.put(ORDERS)
@@ -496,7 +496,7 @@ async def test_a_full_disk_takes_nothing_and_says_to_come_again(writer: Writer) 
     ] * 2
     assert errors[0] is not errors[1]
     assert "SQLITE_FULL" in errors[0].found
-    known = await writer.committer.run(lambda ledger: ledger.roster.known("prod", "", 10))
+    known = await writer.committer.run(lambda ledger: ledger.table_index.known("prod", "", 10))
     assert [row.table for _, row in known] == [ORDERS]
     assert writer.stored() == 1
 
@@ -509,7 +509,7 @@ async def test_after_a_failing_disk_nothing_is_trusted(writer: Writer, step: Ste
         with pytest.raises(FatalError, match=name):
             await writer.put(ORDERS)
     with pytest.raises(FatalError, match=name):
-        await writer.committer.run(lambda ledger: ledger.roster.with_uuid("prod", "u1"))
+        await writer.committer.run(lambda ledger: ledger.table_index.with_uuid("prod", "u1"))
     with anyio.fail_after(5):
         assert name in (await writer.committer.broken()).found
         assert not await writer.committer.close()
@@ -617,7 +617,7 @@ async def test_verbs_of_one_transaction_see_each_other(writer: Writer) -> None:
     seen: list[TableIdentifier] = []
 
     async def look() -> None:
-        page = await writer.committer.run(lambda ledger: ledger.roster.known("prod", "", 10))
+        page = await writer.committer.run(lambda ledger: ledger.table_index.known("prod", "", 10))
         seen.extend(row.table for _, row in page)
 
     async with writer.busy() as tasks:

@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from sfn.cli.main import app
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from sfn.settings.types import DURATION_UNITS, parse_size, validate_http_url
 from tests.pages.descriptions import DESCRIPTIONS, SECTIONS
 from tests.support.pages import Shown

@@ -20,7 +20,7 @@ from sfn.storage.azure import IMPOSSIBLE_ETAG as NO_BLOB
 from sfn.storage.azure import AzureClient, AzureOptions, SharedSignature
 from sfn.storage.gcs import IMPOSSIBLE_GENERATION as NO_GENERATION
 from sfn.storage.gcs import GcsClient, GcsOptions
-from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply, RemoteStore, StoreService
+from sfn.storage.remote_store import BODY_LIMIT, HttpPool, HttpReply, RemoteStore, StoreService
 from sfn.storage.s3 import IMPOSSIBLE_ETAG as NO_ETAG
 from sfn.storage.s3 import S3Client, S3Options
 from tests.promises.stores import BOOK, EVERYTHING, Ground

@@ -21,7 +21,7 @@ from sfn.storage.gcs import IMPOSSIBLE_GENERATION as NO_GENERATION
 from sfn.storage.gcs import GcsClient, GcsOptions
 from sfn.storage.local import LocalStore
 from sfn.storage.memory import MemoryStore
-from sfn.storage.object_store import HttpPool, RemoteStore, StoreService
+from sfn.storage.remote_store import HttpPool, RemoteStore, StoreService
 from sfn.storage.s3 import IMPOSSIBLE_ETAG as NO_ETAG
 from sfn.storage.s3 import BucketEndpoints, S3Client, S3Options
 from tests.promises.processes import plant_file

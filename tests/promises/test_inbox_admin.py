@@ -10,7 +10,7 @@ import pytest
 from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, PublishResult, Rescheduled, Retry, TableState
-from sfn.inbox.admin import recorded_owner
+from sfn.inbox.maintenance import recorded_owner
 from sfn.inbox.model import MAX_UNDECODABLE_PER_SENDER, AdminCommand, DeadLetterFilter, DeadLetterStatus
 from tests.promises.inboxes import Ground, pointer, table
 

@@ -17,8 +17,8 @@ from sfn.cli.check_config import store_finding as checked
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent, Transient
 from sfn.storage import Deleted, Guarantees
-from sfn.storage.object_store import RemoteStore
 from sfn.storage.probe import PROBE_PREFIX
+from sfn.storage.remote_store import RemoteStore
 from tests.promises import test_store
 from tests.promises.store_quirks import FOLDER, OTHERS, QUIRKS, S3, Verdict, azure_with, gcs_with, named, page, s3_with
 from tests.promises.stores import Ground

@@ -26,7 +26,7 @@ import httpx
 from botocore.config import Config
 from typing_extensions import override
 
-from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply
+from sfn.storage.remote_store import BODY_LIMIT, HttpPool, HttpReply
 from tests.servers.process import Server
 from tests.support.programs import found
 

@@ -12,8 +12,8 @@ from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.inbox import DropLimit, InboxWriter, JobQueue, TableIndex
 from sfn.inbox.codec import decode_key, encode_key
 from sfn.inbox.model import AdminCommand, DeadLetter, DeadLetterFilter, Job
-from sfn.inbox.sqlite.ledger import SqliteOperations
-from sfn.inbox.sqlite.rows import SqliteJobs
+from sfn.inbox.sqlite.jobs import SqliteJobs
+from sfn.inbox.sqlite.operations import SqliteOperations
 from tests.simulation.ports import SimulatedInbox
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class SharedSqliteInbox:
         return {decode_key(key) for (key,) in self._ledger._db.execute(query)}
 
     def carrying(self, catalog: str, uuid: str) -> set[TableIdentifier]:
-        return {row.table for row in self._ledger.roster.with_uuid(catalog, uuid)}
+        return {row.table for row in self._ledger.table_index.with_uuid(catalog, uuid)}
 
     def wrong(self) -> list[tuple[str, str]]:
         counted = {pair: count for pair, count in SqliteJobs(self._ledger._db).counts.items() if count}

@@ -16,9 +16,9 @@ from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Out
 from sfn.errors import ErrorScope, ExternalError, OutcomeUnknown, Permanent, Transient
 from sfn.inbox import ClaimResult
 from sfn.inbox.model import RELEASE_BATCH_SIZE, AdminCommand
-from sfn.inbox.sqlite.ledger import SqliteOperations
+from sfn.inbox.sqlite.operations import SqliteOperations
 from sfn.storage import Deleted, Guarantees, PreconditionFailed
-from sfn.storage.object_store import ERROR_BY_REACH, PermissionTracker
+from sfn.storage.remote_store import ERROR_BY_REACH, PermissionTracker
 
 if TYPE_CHECKING:
     from tests.simulation.node import Node
@@ -88,10 +88,10 @@ class SimulatedInbox:
             page = await self._known(catalog, page[-1][0])
 
     async def _known(self, catalog: str, after: str) -> list[tuple[str, IndexedTable]]:
-        return await self._node.transact("known", lambda: self._ledger.roster.known(catalog, after, 10))
+        return await self._node.transact("known", lambda: self._ledger.table_index.known(catalog, after, 10))
 
     async def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
-        return await self._node.transact("carrying", lambda: self._ledger.roster.with_uuid(catalog, uuid))
+        return await self._node.transact("carrying", lambda: self._ledger.table_index.with_uuid(catalog, uuid))
 
     async def event_history(self, table: TableIdentifier) -> EventHistory | None:
         return await self._node.transact("told", lambda: self._ledger.event_history(table))

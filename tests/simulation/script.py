@@ -441,8 +441,8 @@ class Replicated(Stage):
 
     def told_by(self, sender: str) -> list[JobKey]:
         """Whom a sender's events are of, in order."""
-        events = [one for one in self.kept.server.tables.events.committed.values() if one.hint.sender == sender]
-        return [one.hint.subject for one in sorted(events, key=lambda one: one.seq)]
+        events = [one for one in self.kept.server.tables.events.committed.values() if one.notification.sender == sender]
+        return [one.notification.subject for one in sorted(events, key=lambda one: one.seq)]
 
     def pointer(self, name: str) -> str | None:
         """What a table's file of its plain name says."""

@@ -19,7 +19,7 @@ from sfn.gateway.commits import OnInboxFailure
 from sfn.inbox.intents import CHECK_DELAYS
 from sfn.inbox.model import AdminCommand
 from sfn.inbox.model import InboxConfig as LedgerTerms
-from sfn.inbox.sqlite.ledger import SqliteOperations
+from sfn.inbox.sqlite.operations import SqliteOperations
 from sfn.publish.policy import Policy
 from tests.simulation.catalog import CatalogTruth, Files, Ranks, metadata_file
 from tests.simulation.checker import Checker, Knowledge

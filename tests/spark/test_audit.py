@@ -26,7 +26,7 @@ from sfn.audit.storage import parse_report_location
 from sfn.cli.client import EventAccess, ServiceAccess
 from sfn.demo.environment import RestCatalogServer
 from sfn.settings import load
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from tests.bench import many
 from tests.bench.many import Many, Running
 from tests.spark.tables import publish

@@ -29,8 +29,7 @@ from sfn.demo.environment import RestCatalogServer
 from sfn.errors import NotSupported
 from sfn.spark import files_pruning
 from sfn.spark.change_log import snapshots_between
-from sfn.spark.deletion_vectors import DeletionVector, decode_bitmap
-from sfn.spark.engine_files import plan_read
+from sfn.spark.engine_files import DeletionVector, decode_bitmap, plan_read
 from sfn.spark.engine_sfn import plan_scan
 from sfn.spark.files_schema import ColumnScope, column_names, column_scope, schema_history
 from sfn.spark.request import make_read_request

@@ -16,7 +16,7 @@ from multidict import CIMultiDictProxy
 from typing_extensions import override
 
 from sfn.storage import RequestFailed
-from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply
+from sfn.storage.remote_store import BODY_LIMIT, HttpPool, HttpReply
 from tests.support.rest_catalog import served
 
 PRIVATE = "s3cret-of-ours"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sfn.settings import load
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from sfn.settings.sources import ConfigurationError
 
 CATALOG = '[catalogs.prod]\nuri = "https://catalog.example/api"\n'

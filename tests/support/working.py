@@ -235,7 +235,7 @@ class Noting(MemoryInbox):
 
     def allow(self, absences: int) -> None:
         """Have a sweep hold more absences than these."""
-        self._terms = replace(self._terms, max_drops={"prod": absences})
+        self._config = replace(self._config, max_drops={"prod": absences})
 
     @override
     async def put(self, messages: Sequence[InboxMessage]) -> PutResult:

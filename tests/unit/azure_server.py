@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from sfn.storage.azure import AccountKey, AzureClient, AzureIdentity, AzureOptions
-from sfn.storage.object_store import HttpPool
+from sfn.storage.remote_store import HttpPool
 from tests.support.object_store import PRIVATE, Responder, Server, reply
 
 HOME = "abfss://lake@acct.dfs.core.windows.net/"

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from sfn.google_auth import GoogleIdentity
 from sfn.storage.gcs import GcsClient, GcsOptions
-from sfn.storage.object_store import HttpPool
+from sfn.storage.remote_store import HttpPool
 from tests.support.object_store import Asked, Responder, Server, reply
 
 KEY = "gs://lake/sales/metadata/_sfn/orders.ver"

@@ -7,7 +7,7 @@ import json
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import Rejected
-from sfn.formats import decode
+from sfn.formats.decode import decode
 from sfn.formats.event import EventRequest, Sender
 
 ONE = Sender("etl", {"prod": "prod"})

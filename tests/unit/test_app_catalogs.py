@@ -39,7 +39,7 @@ from sfn.errors import ErrorScope, ExternalError, FatalError
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig as InboxTerms
 from sfn.publish.policy import OnDrop, Policy, TableFilter
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from sfn.settings.sources import ConfigurationError
 from sfn.storage import PrefixRouter
 from sfn.worker.retry import RetryPolicy

@@ -15,7 +15,7 @@ from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import FatalError, Rejected
 from sfn.formats.event import Sender
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from tests.support.settings_file import CATALOG, Ground
 
 SECRET = "s3cret-of-two"  # noqa: S105 - it opens nothing

@@ -22,12 +22,12 @@ from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified, StagedCr
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
-from sfn.publish.comparison import ComparisonResult, DifferenceKind, TableDifference
+from sfn.publish.dry_run import ComparisonResult, DifferenceKind, TableDifference
 from sfn.publish.existing_files import OurFile, TableFiles
 from sfn.publish.policy import TableFilter
 from sfn.sfnfile.document import Document, DocumentState
 from sfn.sfnfile.naming import FileLayout
-from sfn.worker.compare import CachedAnswer, TableComparison
+from sfn.worker.dry_run import CachedAnswer, TableComparison
 from sfn.worker.sweep import BoundedQueue
 
 NAME = TableIdentifier("prod", ("ns",), "orders")

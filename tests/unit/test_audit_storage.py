@@ -22,9 +22,9 @@ from sfn.audit.storage import DirectoryCatalog, ReportLocation, parse_report_loc
 from sfn.audit.writer import SliceResult, write_data_file
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import SfnError
-from sfn.publish.comparison import DifferenceKind
+from sfn.publish.dry_run import DifferenceKind
 from sfn.settings import load
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from sfn.settings.sources import ConfigurationError
 from sfn.sfnfile import document
 

@@ -36,7 +36,7 @@ from sfn.clock import SystemClock
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
 from sfn.inbox.sqlite import SqliteInbox
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from sfn.storage import Deleted, Guarantees, PreconditionFailed, PrefixRouter
 from sfn.storage.local import LocalStore
 from sfn.storage.memory import MemoryStore

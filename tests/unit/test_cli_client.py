@@ -34,7 +34,7 @@ from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import SfnError
 from sfn.http.signature import HmacSha256, StandardWebhooks
 from sfn.settings import load, load_client
-from sfn.settings.service import ListenerSettings
+from sfn.settings.sections import ListenerSettings
 from sfn.settings.sources import ConfigurationError
 from tests.unit.admin_server import LETTER, NOON, ORDERS, PROD, WELL, AdminServer, Asked, Reply, admin_server, copied
 from tests.unit.webhooks import GITHUB, KEY, SECRET, signer

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 
 from sfn.app import catalogs
 from sfn.settings import load
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from sfn.settings.types import parse_duration
 from tests.support.deployment import (
     BUILD,

@@ -38,7 +38,7 @@ from sfn.errors import (
 from sfn.inbox.model import cause_of
 from sfn.storage import RequestFailed
 from sfn.storage.local import StoreRoot
-from sfn.storage.object_store import ERROR_MAP, HttpPool
+from sfn.storage.remote_store import ERROR_MAP, HttpPool
 from sfn.worker.worker import SHORTAGE_ERRNOS, UnexpectedErrorKind, classify_error
 
 NUMBERS = sorted(errno.errorcode)

@@ -21,7 +21,7 @@ from pydantic_core import PydanticUndefined
 
 from sfn.app import catalogs
 from sfn.settings import load
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from tests.unit.test_telemetry_metrics import EXPOSED
 
 ROOT = Path(__file__).parents[2]

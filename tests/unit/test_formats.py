@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfn.errors import Rejected
-from sfn.formats import (
+from sfn.formats.decode import (
     EVENT_FORMATS,
     FORMAT_NAMES,
     MAX_EVENTS,

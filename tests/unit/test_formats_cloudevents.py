@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
-from sfn.formats import DecodedRequest
+from sfn.formats.decode import DecodedRequest
 from sfn.formats.event import MAX_NAME, Headers
 from tests.dialects.requests import (
     BATCH,

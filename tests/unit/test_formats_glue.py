@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import TableIdentifier
-from sfn.formats import MAX_NOTIFICATIONS, DecodedRequest
+from sfn.formats.decode import MAX_NOTIFICATIONS, DecodedRequest
 from sfn.formats.glue import MAX_TABLES
 from tests.dialects.requests import decoded, document, golden, hints, names, outcome, refused
 from tests.dialects.samples import OF_DATABASE, OF_TABLE, glue

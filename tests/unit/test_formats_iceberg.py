@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import TableIdentifier
-from sfn.formats import MAX_EVENTS, DecodedRequest
+from sfn.formats.decode import MAX_EVENTS, DecodedRequest
 from tests.dialects.requests import (
     ONE,
     SENDER,

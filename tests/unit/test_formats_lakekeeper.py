@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import CatalogName, TableIdentifier
-from sfn.formats import DecodedRequest
+from sfn.formats.decode import DecodedRequest
 from sfn.formats.event import MAX_LEVELS, Headers
 from sfn.formats.lakekeeper import TYPES
 from tests.dialects.requests import (

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName, TableIdentifier
-from sfn.formats import DecodedRequest
+from sfn.formats.decode import DecodedRequest
 from sfn.formats.event import MAX_LEVELS, MAX_LOCATION, Sender
 from tests.dialects.requests import decoded, golden, hints, levels, names, outcome, refused
 from tests.dialects.samples import ICEBERG_TABLE, KEY, nessie

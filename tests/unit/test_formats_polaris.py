@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.errors import Rejected
-from sfn.formats import MAX_STORED_EVENT, DecodedRequest, decode, notifications_for_unread
+from sfn.formats.decode import MAX_STORED_EVENT, DecodedRequest, decode, notifications_for_unread
 from sfn.formats.event import MAX_LEVELS, MAX_LOCATION, MAX_NAME, EventRequest, Sender
 from sfn.formats.polaris import EVENT_TYPES, NOTIFICATION_TYPES, parse_notification_path
 from tests.dialects.requests import ONE, STRUCTURED, anything, decoded, document, golden, hints, levels, outcome

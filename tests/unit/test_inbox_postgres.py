@@ -8,8 +8,16 @@ import pytest
 
 from sfn.errors import ErrorScope, FatalError, OutcomeUnknown, Permanent, SfnError, Transient
 from sfn.inbox.postgres import PostgresServer
-from sfn.inbox.postgres.faults import LOST, MISCONFIGURED, NO_TLS, UNCERTAIN, UNREACHABLE, UNTRUSTED, PostgresFault
-from sfn.inbox.postgres.refusals import refusal
+from sfn.inbox.postgres.errors import (
+    LOST,
+    MISCONFIGURED,
+    NO_TLS,
+    UNCERTAIN,
+    UNREACHABLE,
+    UNTRUSTED,
+    PostgresFault,
+    refusal,
+)
 from tests.support.settings_file import CATALOG, Ground
 
 WHERE = "postgresql://h/db"

@@ -44,16 +44,15 @@ from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.inbox.codec import decode_key, encode_key, from_micros, parse_pending, parse_table_state, table_key_range
 from sfn.inbox.intents import CHECK_DELAYS, MAX_UNKNOWN_TABLES
 from sfn.inbox.model import AdminCommand, DeadLetterFilter, DeadLetterStatus, InboxConfig, Job, JobState, group_of
-from sfn.inbox.sqlite.brake import DropLimitTable
-from sfn.inbox.sqlite.dead import SqliteDeadLetters
-from sfn.inbox.sqlite.desk import SqliteAdmin
-from sfn.inbox.sqlite.due import DueRows
+from sfn.inbox.sqlite.dead_letters import SqliteDeadLetters
+from sfn.inbox.sqlite.drop_limit import DropLimitTable
+from sfn.inbox.sqlite.errors import refusal
 from sfn.inbox.sqlite.intents import SqliteIntents
-from sfn.inbox.sqlite.ledger import SqliteOperations
-from sfn.inbox.sqlite.refusals import refusal
-from sfn.inbox.sqlite.roster import IndexQueries
-from sfn.inbox.sqlite.rows import MAX_CACHED_JOBS, SqliteJobs
+from sfn.inbox.sqlite.jobs import MAX_CACHED_JOBS, DueRows, SqliteJobs
+from sfn.inbox.sqlite.operations import SqliteOperations
+from sfn.inbox.sqlite.operator_commands import SqliteAdmin
 from sfn.inbox.sqlite.schema import MIGRATIONS, VERSION, prepare
+from sfn.inbox.sqlite.table_index import IndexQueries
 
 ORDERS = TableIdentifier("prod", ("sales",), "orders")
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)

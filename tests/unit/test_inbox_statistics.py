@@ -15,8 +15,8 @@ from structlog.typing import EventDict
 
 from sfn.domain.jobs import Capacity, ConcurrencyGroup, Priority
 from sfn.errors import ErrorScope, Transient
-from sfn.inbox.admin import LOG_INTERVAL, InboxErrorLog
-from sfn.inbox.postgres.counting import CachedStats
+from sfn.inbox.maintenance import LOG_INTERVAL, InboxErrorLog
+from sfn.inbox.postgres.inbox import CachedStats
 from sfn.inbox.scheduling import fair_order, rotate
 from sfn.inbox.statistics import QueueStats
 from tests.support.clock import HandClock

@@ -14,7 +14,7 @@ from sfn.app.storage import local_locks
 from sfn.errors import FatalError
 from sfn.inbox.sqlite import placed
 from sfn.mounts import Mount, mount_of, mounts
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from tests.support.settings_file import CATALOG, Ground
 
 DATABASE = Path("/var/lib/sfn/inbox.db")

@@ -21,7 +21,7 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import JobKey, Table, TableIdentifier
 from sfn.domain.jobs import LeasedJob, StoredObject
 from sfn.errors import Transient
-from sfn.publish.comparison import DifferenceKind, compare
+from sfn.publish.dry_run import DifferenceKind, compare
 from sfn.publish.policy import OnDrop, Policy
 from sfn.publish.queries import NeedsQuery, Observations, ObservedFile, ReadFiles
 from sfn.sfnfile import version_hint
@@ -30,7 +30,7 @@ from sfn.sfnfile.naming import NAMINGS, FileLayout, FileOwner, Naming, Placement
 from sfn.storage import ObjectStore, PreconditionFailed
 from sfn.storage.azure import IMPOSSIBLE_ETAG, AccountKey, AzureClient, AzureOptions
 from sfn.storage.local import LocalStore
-from sfn.storage.object_store import HttpPool, RemoteStore, StoreService
+from sfn.storage.remote_store import HttpPool, RemoteStore, StoreService
 from tests.servers.object_stores import ACCOUNT, ACCOUNT_KEY, Azure
 from tests.support.publishing import LAG, A, B, Line, key_of, named
 from tests.unit.aliased import AliasedStore, Guarded, Names

@@ -9,9 +9,9 @@ from typing import Final
 import pytest
 
 from sfn.app import catalogs as app_catalogs
-from sfn.formats import FORMAT_NAMES
+from sfn.formats.decode import FORMAT_NAMES
 from sfn.settings import load
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from tests.dialects.page import TITLES, page
 from tests.dialects.samples import by_dialect
 from tests.pages import keys, pages

@@ -19,7 +19,7 @@ from sfn.facade.app import Receive, Scope, Send
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.transitions import MAX_PAUSE
 from sfn.settings import load
-from sfn.settings.model import ALL_ROLES, Role, check_roles, parse_roles
+from sfn.settings.root import ALL_ROLES, Role, check_roles, parse_roles
 from sfn.settings.sources import ConfigurationError
 from sfn.storage import PrefixRouter
 from sfn.telemetry.metrics import Metrics

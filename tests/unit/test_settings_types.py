@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from sfn.settings import validation_errors
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from sfn.settings.sources import SettingsSources
 from sfn.settings.types import parse_duration, parse_size
 

@@ -30,7 +30,7 @@ from sfn.storage.azure import (
     blob_address,
     options_from_connection_string,
 )
-from sfn.storage.object_store import HttpPool
+from sfn.storage.remote_store import HttpPool
 from tests.support.certificates import Authority
 from tests.support.object_store import SIGN_IN_PAGE, Asked, Responder, Server, never, refusal, reply, running
 from tests.support.rest_catalog import pass_by

@@ -22,7 +22,7 @@ from sfn.storage.azure import (
     SharedSignature,
     options_from_connection_string,
 )
-from sfn.storage.object_store import HttpPool, RemoteStore, StoreService
+from sfn.storage.remote_store import HttpPool, RemoteStore, StoreService
 from tests.faults.proxy import Asked, Cut, Fault, Lose, Pass, Proxy
 from tests.servers.object_stores import ACCOUNT, ACCOUNT_KEY, Azure
 

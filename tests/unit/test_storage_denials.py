@@ -11,7 +11,7 @@ from sfn.domain.catalog_answer import VendedCredential
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Forbidden, Permanent
 from sfn.storage import ErrorKind, FetchedObject, ObjectPage, RequestFailed, content_etag
-from sfn.storage.object_store import (
+from sfn.storage.remote_store import (
     MAX_DENIED_FOLDERS,
     MAX_WITNESSES,
     MAX_WITNESSES_TRIED,

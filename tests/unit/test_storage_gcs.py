@@ -20,7 +20,7 @@ from sfn.errors import ErrorScope, Transient
 from sfn.google_auth import GoogleIdentity
 from sfn.storage import Deleted, ErrorKind, FetchedObject, Guarantees, ObjectPage, PreconditionFailed
 from sfn.storage.gcs import IMPOSSIBLE_GENERATION, RETRY_PAUSES, GcsClient, GcsOptions
-from sfn.storage.object_store import HttpReply, RemoteStore, StoreService
+from sfn.storage.remote_store import HttpReply, RemoteStore, StoreService
 from tests.support.object_store import PRIVATE, SIGN_IN_PAGE, Asked, Responder, ScriptedPool, refusal, reply, running
 from tests.unit.gcs_server import KEY, TAG, GcsServer, asking, complaint, found, xml_complaint
 

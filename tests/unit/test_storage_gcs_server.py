@@ -13,7 +13,7 @@ from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, OutcomeUnknown, Permanent
 from sfn.storage import Deleted, PreconditionFailed
 from sfn.storage.gcs import IMPOSSIBLE_GENERATION, GcsClient, GcsOptions
-from sfn.storage.object_store import HttpPool, RemoteStore, StoreService
+from sfn.storage.remote_store import HttpPool, RemoteStore, StoreService
 from tests.faults.proxy import Answer, Asked, Fault, Instead, Lose, Pass, Proxy
 from tests.servers.object_stores import GCS
 

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from sfn.aws_auth import AwsIdentity, AwsKeys
 from sfn.storage import ErrorKind, RequestFailed
-from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply
+from sfn.storage.remote_store import BODY_LIMIT, HttpPool, HttpReply
 from sfn.storage.s3 import BucketEndpoints, S3Client, S3Options
 from tests.support.rest_catalog import served
 

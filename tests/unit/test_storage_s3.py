@@ -10,7 +10,7 @@ import pytest
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Forbidden, OutcomeUnknown, Transient
 from sfn.storage import Deleted, ErrorKind, FetchedObject, PreconditionFailed, RequestFailed, s3
-from sfn.storage.object_store import HttpReply, RemoteStore, StoreService
+from sfn.storage.remote_store import HttpReply, RemoteStore, StoreService
 from sfn.storage.s3 import IMPOSSIBLE_ETAG, BucketEndpoints, EndpointOptions, S3Client, S3Options
 from tests.support.object_store import SIGN_IN_PAGE, ScriptedPool, refusal
 

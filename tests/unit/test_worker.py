@@ -34,12 +34,12 @@ from sfn.domain.jobs import (
 )
 from sfn.errors import ErrorScope, ForbiddenForTable, Permanent, Transient, UnaddressableTable
 from sfn.inbox import ClaimResult
-from sfn.inbox.admin import InboxErrorLog
+from sfn.inbox.maintenance import InboxErrorLog
 from sfn.inbox.model import DeadLetterFilter
 from sfn.publish.policy import TableFilter
 from sfn.storage import PreconditionFailed
 from sfn.storage.memory import MemoryStore
-from sfn.storage.object_store import ERROR_BY_REACH, PROPAGATION_SECONDS, PermissionTracker
+from sfn.storage.remote_store import ERROR_BY_REACH, PROPAGATION_SECONDS, PermissionTracker
 from sfn.worker import worker
 from sfn.worker.capacity import MAX_PAUSE
 from sfn.worker.retry import MAX_RETRY_AFTER, RetryPolicy

@@ -14,14 +14,14 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
-from sfn.publish.comparison import DifferenceKind, TableDifference
+from sfn.publish.dry_run import DifferenceKind, TableDifference
 from sfn.publish.policy import Policy, TableFilter
 from sfn.publish.queries import IsListed, NeedsQuery
 from sfn.sfnfile import document, version_hint
 from sfn.sfnfile.document import DocumentState
 from sfn.sfnfile.naming import UUID
 from sfn.worker.catalog_sources import ConnectedCatalog
-from sfn.worker.compare import DryRunResult, DryRunSweep, decide_with_queries
+from sfn.worker.dry_run import DryRunResult, DryRunSweep, decide_with_queries
 from tests.support.publishing import AT, A, B, CountingCatalog, CountingStore, Line, key_of, named
 
 

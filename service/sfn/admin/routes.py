@@ -42,14 +42,12 @@ from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import IndexedTable
 from sfn.errors import suggest_name
 from sfn.inbox import AdminQueries, CatalogAdmin, DeadLetters, DropLimit, InboxWriter, TableIndex
-from sfn.inbox.admin import recorded_owner
+from sfn.inbox.maintenance import recorded_owner
 from sfn.inbox.model import AdminCommand, DeadLetterFilter
 from sfn.inbox.statistics import STAT_STATES, QueueStats
 from sfn.publish.policy import TableFilter
 from sfn.worker.capacity import CircuitBreakerState
 from sfn.worker.sweep import SweepReport
-
-# ── Authentication
 
 Authenticate: TypeAlias = Callable[[bytes | None, str | None], str | None]
 """Return the name of the admin token in an `Authorization` header, sent from a client address; None if there is none.
@@ -93,8 +91,6 @@ def operator_route(authenticate: Authenticate) -> type[APIRoute]:
 
     return OperatorRoute
 
-
-# ── Context
 
 MAX_ACTOR: Final = 200
 """Most characters of a `From` header that the audit log stores."""
@@ -230,8 +226,6 @@ class AdminContext:
         return list(dict.fromkeys(catalogs)) or [name for name, one in self.catalogs.items() if one.is_sweepable]
 
 
-# ── Status
-
 LEVEL_SEPARATOR: Final = "\x1f"
 """Separator of the levels of a namespace in a path, as in Iceberg's REST catalog specification."""
 MAX_DEAD_LETTERS: Final = 20
@@ -334,8 +328,6 @@ class StatusRoutes:
         owner = await recorded_owner(name, catalog_id, self._catalog_admin, self._context.inbox.table_index)
         return owner if owner != catalog_id else None
 
-
-# ── Commands
 
 SENDER: Final = "operator"
 """Sender of the notifications that commands put."""

@@ -75,7 +75,6 @@ class DeadLetterModel(TableOrCatalogModel):
 
     @classmethod
     def from_letter(cls, letter: DeadLetter) -> DeadLetterModel:
-        """Return the model of a dead letter."""
         return cls.model_validate(_letter_fields(letter))
 
 
@@ -153,7 +152,6 @@ class AuditEntryModel(AdminModel):
 
     @classmethod
     def from_entry(cls, entry: AuditEntry) -> AuditEntryModel:
-        """Return the model of an audit entry."""
         return cls(
             id=entry.id, at=entry.at, actor=entry.actor, action=entry.action, target=entry.target, count=entry.count
         )
@@ -176,7 +174,6 @@ class DropLimitModel(AdminModel):
 
     @classmethod
     def from_state(cls, state: DropLimitState, on_hold: int) -> DropLimitModel:
-        """Return the model of a drop limit."""
         return cls(limit_reached=state.limit_reached, on_hold=on_hold, steps=state.steps, limit=state.limit)
 
 
@@ -218,7 +215,6 @@ class SweepModel(AdminModel):
 
     @classmethod
     def from_report(cls, report: SweepReport) -> SweepModel:
-        """Return the model of a report."""
         return cls(
             state=report.phase.value,
             started_at=report.started_at,
@@ -294,7 +290,6 @@ class CircuitBreakerModel(AdminModel):
 
     @classmethod
     def from_state(cls, breaker: CircuitBreakerState) -> CircuitBreakerModel:
-        """Return the model of a breaker."""
         state = "half-open" if breaker.allowed_probes else "open"
         return cls(
             scope=breaker.scope.value,
@@ -357,7 +352,6 @@ class LastEventModel(AdminModel):
 
     @classmethod
     def from_event(cls, event: Event) -> LastEventModel:
-        """Return the model of an event."""
         body = event.body.decode(errors="replace")
         return cls(sender=event.sender, event_id=event.event_id, received_at=event.received_at, body=body)
 

@@ -25,10 +25,10 @@ from sfn.catalogs.rest.settings import RestSettings
 from sfn.clock import Clock, SystemClock
 from sfn.errors import SfnError
 from sfn.inbox import CatalogAdmin, TableIndex
-from sfn.inbox.admin import recorded_owner
+from sfn.inbox.maintenance import recorded_owner
 from sfn.inbox.model import InboxConfig
 from sfn.publish.policy import OnDrop, Policy, TableFilter
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from sfn.settings.sections import CatalogSettings
 from sfn.settings.sources import ConfigurationError
 from sfn.sfnfile.naming import NAMINGS, Placement
@@ -36,8 +36,6 @@ from sfn.storage import PrefixRouter, StoreRouter
 from sfn.worker.catalog_sources import ConnectedCatalog, VendedStores
 from sfn.worker.retry import RetryPolicy
 from sfn.worker.worker import WorkerOptions
-
-# ── Adapters
 
 _DEFAULT_SCOPES: Final = {
     None: "catalog",
@@ -157,8 +155,6 @@ def _build_catalog(name: str, catalog: CatalogSettings, clock: Clock, read_range
             return EventCatalog(name, catalog.catalog_id or "", read_range, catalog.allowed_locations)
 
 
-# ── Options
-
 DISTRIBUTION: Final = "iceberg-sfn"
 VERSION: Final = version(DISTRIBUTION)
 """Read from a file at import, because a process that runs out of file descriptors could not read it later."""
@@ -210,7 +206,6 @@ def inbox_config(settings: Settings) -> InboxConfig:
 
 
 def worker_options(settings: Settings) -> WorkerOptions:
-    """Return the options of the worker."""
     retry = settings.retry
     return WorkerOptions(
         concurrency=settings.worker.concurrency,
@@ -219,8 +214,6 @@ def worker_options(settings: Settings) -> WorkerOptions:
         retry=RetryPolicy(retry.base, retry.cap, retry.budget, retry.max_attempts),
     )
 
-
-# ── Connections
 
 if TYPE_CHECKING:
     # This module imports FastAPI, which commands that only read do not need to wait for.
@@ -303,9 +296,6 @@ class LazyCatalogRegistry:
                     remedy = f"sfn adopt {catalog} --from {owner}"
                     _log.warning("catalog changed", catalog=catalog, catalog_id=catalog_id, files=owner, remedy=remedy)
             return self._sources.setdefault(catalog, source)
-
-
-# ── Read-only access
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,15 +37,12 @@ from sfn.limits import BodyMemory
 from sfn.pull import PullServer
 from sfn.pull.source import PullOptions, PullSource
 from sfn.reader.files import FileReader
-from sfn.settings.model import Settings, pull_origin_name
-from sfn.settings.sections import CatalogSettings, GatewaySettings, PullSettings
-from sfn.settings.service import FacadeSettings
+from sfn.settings.root import Settings, pull_origin_name
+from sfn.settings.sections import CatalogSettings, FacadeSettings, GatewaySettings, PullSettings
 from sfn.sfnfile.locations import scheme_of
 from sfn.storage import StoreRouter
 from sfn.telemetry.logs import RejectionLog
 from sfn.telemetry.metrics import FacadeMetrics, GatewayMetrics, Metrics
-
-# ── Access control
 
 READERS_PARTY: Final = "facade"
 """Name of the facade's readers in the keyring: their section of the settings."""
@@ -152,8 +149,6 @@ def _load_tokens(
     return PartyTokens(secrets, None if file is None else WatchedTokenFile(file, scheme), scheme)
 
 
-# ── Facade
-
 STANDALONE_CATALOG: Final = "sfn"
 """Name of the catalog of a facade over folders."""
 
@@ -253,8 +248,6 @@ def _files_of(root: str, stores: StoreRouter) -> FileReader:
 def _without_facade(application: FacadeApplication) -> FacadeApplication:
     return application
 
-
-# ── Gateways
 
 _ID_BYTES: Final = 16
 
@@ -404,9 +397,6 @@ def _read_authorities(file: Path) -> ssl.SSLContext:
 
 def _current_authorities(watched: WatchedFiles[ssl.SSLContext] | None) -> ssl.SSLContext | bool:
     return True if watched is None else watched.current
-
-
-# ── Pull sources
 
 
 class CheckableServer(PullServer, Protocol):

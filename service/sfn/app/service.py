@@ -41,7 +41,7 @@ from sfn.errors import ExternalError, FatalError, SfnError
 from sfn.http.app import AsgiApplication
 from sfn.http.secrets import AuthScheme
 from sfn.http.server import HttpServer, listening_socket
-from sfn.settings.model import ALL_ROLES, Role, Settings
+from sfn.settings.root import ALL_ROLES, Role, Settings
 from sfn.telemetry import logs
 
 ENDED, FAILED = 0, 1

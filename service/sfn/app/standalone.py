@@ -26,7 +26,7 @@ from sfn.errors import SfnError
 from sfn.facade.app import FACADE_PATH, FacadeApplication, StandaloneProbes, mount_facade
 from sfn.http.secrets import PartyTokens, WatchedTokenFile, bearer_token, index_of_presented
 from sfn.http.server import Certificate, HttpServer, listening_socket
-from sfn.settings.service import is_loopback
+from sfn.settings.sections import is_loopback
 from sfn.telemetry import logs
 from sfn.telemetry.logs import Level
 from sfn.telemetry.metrics import FacadeMetrics, new_registry

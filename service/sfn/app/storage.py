@@ -12,12 +12,12 @@ from typing import Final, Protocol
 from sfn.domain.catalog_answer import VendedCredential
 from sfn.errors import ErrorScope, Permanent
 from sfn.mounts import MOUNTS, mounts, mounts_of
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from sfn.settings.sections import StoreSettings
 from sfn.sfnfile.locations import is_below, scheme_of, store_prefix
 from sfn.storage import ObjectClient, ObjectStore, PrefixRouter
 from sfn.storage.local import LocalStore
-from sfn.storage.object_store import HttpPool, RemoteStore, StoreService
+from sfn.storage.remote_store import HttpPool, RemoteStore, StoreService
 from sfn.worker.catalog_sources import OpenStore
 
 
@@ -67,8 +67,6 @@ class HttpPools:
         for pool in self._pools.values():
             await pool.close()
 
-
-# ── Object stores
 
 _EXTRAS: Final = {"s3": "s3", "abfss": "azure", "gs": "gcs"}
 
@@ -163,9 +161,6 @@ def _build_factory(scheme: str, pools: HttpPools) -> StoreClientFactory:
             from sfn.app.storage_azure import AzureClientFactory
 
             return AzureClientFactory(pools)
-
-
-# ── All stores
 
 
 @dataclass(frozen=True, slots=True)

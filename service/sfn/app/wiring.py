@@ -40,7 +40,7 @@ from sfn.concurrency import AbandonableThreads, TimedOut
 from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.errors import ExternalError, FatalError, Rejected, Transient
-from sfn.formats import FORMAT_NAMES
+from sfn.formats.decode import FORMAT_NAMES
 from sfn.formats.event import Sender
 from sfn.gateway.connection import MAX_WRITE
 from sfn.http.app import AsgiApplication, build_app, metrics_router
@@ -56,14 +56,12 @@ from sfn.inbox.sqlite import Doubt, SqliteInbox, held_by, placed
 from sfn.limits import BodyMemory
 from sfn.mounts import LOCAL_LOCKS_PROBLEM, LOCAL_LOCKS_REMEDY
 from sfn.pull.source import PullSource
-from sfn.settings.model import ALL_ROLES, Role, Settings
+from sfn.settings.root import ALL_ROLES, Role, Settings
 from sfn.storage import ObjectStore, PrefixRouter, StoreRouter
 from sfn.telemetry.metrics import Metrics
 from sfn.telemetry.scrape import LabelNames, Scrape, ScrapedStats, ScrapeSources
 from sfn.worker.outcome_log import OutcomeLog, OutcomeMetrics, OutcomeSinks
 from sfn.worker.worker import Worker, WorkerInbox
-
-# ── Inbox
 
 
 class InboxAdapter(InboxWriter, JobQueue, TableIndex, DropLimit, AdminQueries, DeadLetters, CatalogAdmin, Protocol):
@@ -147,9 +145,6 @@ def _server(settings: Settings) -> PostgresServer:
     return PostgresServer(settings.inbox.url, settings.inbox.password_file)
 
 
-# ── Metrics
-
-
 class MetricsWiring:
     """The metrics of a process, and their route.
 
@@ -206,9 +201,6 @@ def metric_bounds(settings: Settings) -> LabelNames:
     return LabelNames(tuple(settings.catalogs), stores, swept)
 
 
-# ── Events
-
-
 def build_event_filter(settings: Settings, retirement: RetiredCatalogs) -> EventFilter:
     """Return the filter of relevant events: those of tables to publish, in catalogs that are not retired."""
     filters = {name: table_filter(one) for name, one in settings.catalogs.items()}
@@ -241,8 +233,6 @@ def _sender_named(settings: Settings, name: str) -> Sender:
     known = ", ".join(origins) or "none is"
     raise Rejected("sender", status=422, expected=f"a configured sender: {known}", found=name)
 
-
-# ── Assembly
 
 STARTING: Final = "starting"
 """The reason why a process is not ready at first."""

@@ -22,13 +22,11 @@ from sfn.cli.render import Grid, Line, Page, Tone, escape, pluralise, progress
 from sfn.cli.sweep import check_sweepable
 from sfn.errors import SfnError
 from sfn.settings import load
-from sfn.settings.model import Settings
-from sfn.settings.service import java_home
+from sfn.settings.root import Settings
+from sfn.settings.sections import java_home
 from sfn.settings.sources import ConfigurationError
 from sfn.spark.start import check_java, check_packages
 from sfn.telemetry import logs
-
-# ── From arguments to a run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,8 +174,6 @@ def _to_summary(found: AuditFindings, request: AuditRequest, poster: EventPoster
 def _option_error(where: str, expected: str, found: str) -> ConfigurationError:
     return ConfigurationError([SfnError(where, expected=expected, found=found)])
 
-
-# ── The command
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
 

@@ -17,9 +17,7 @@ from pyiceberg.table import Table
 from sfn.audit.report import RUN_COLUMN
 from sfn.audit.writer import RunProgress, list_runs
 from sfn.errors import SfnError, suggest_name
-from sfn.publish.comparison import DifferenceKind
-
-# ── Reading
+from sfn.publish.dry_run import DifferenceKind
 
 FOREIGN_KINDS: Final = frozenset({DifferenceKind.FOREIGN_CATALOG, DifferenceKind.FOREIGN_FILE})
 

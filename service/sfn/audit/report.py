@@ -17,9 +17,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import BooleanType, DoubleType, IcebergType, IntegerType, NestedField, StringType, TimestamptzType
 
 from sfn.domain.identifiers import Table, TableIdentifier, decode_identifier
-from sfn.worker.compare import CachedAnswer
-
-# ── Columns
+from sfn.worker.dry_run import CachedAnswer
 
 RUN_COLUMN: Final = "run"
 SLICE_COLUMN: Final = "slice"
@@ -138,11 +136,8 @@ PARTITIONS: Final = PartitionSpec(
 
 
 def column_values(entries: Sequence[ReportRow], name: str) -> list[Any]:
-    """Return the values of one column."""
     return [getattr(entry, name, None) for entry in entries]
 
-
-# ── Totals
 
 FINE_STATES: Final = frozenset({AuditState.CURRENT, AuditState.SKIPPED, AuditState.UNWRITTEN})
 """States that need no action."""
@@ -206,8 +201,6 @@ class RunTotals:
         counts = {name: getattr(self, name) + getattr(other, name) for name in _COUNT_KEYS}
         return RunTotals(**counts, worst_lag_seconds=max(lags, default=None))
 
-
-# ── Rows of earlier runs
 
 _COLUMNS_READ: Final = (
     *("catalog", "identifier", "state", "uuid", "location", "metadata_location", "sfn_file", "etag", "skip_reason"),
@@ -280,8 +273,6 @@ def _to_previous_row(row: Mapping[str, Any]) -> PreviousRow | None:
         remembered = CachedAnswer(etag, table_then)
     return PreviousRow(table, remembered, row.get("sfn_file"), row.get("lifetime_seconds"), row.get("last_updated_at"))
 
-
-# ── Slices
 
 MAX_SLICES = 1 << 16
 """The maximum number of slices of a report."""

@@ -20,7 +20,7 @@ from sfn.clock import Clock, SystemClock
 from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified, StagedCreate
 from sfn.domain.identifiers import Table, TableIdentifier, encode_identifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, SfnError
-from sfn.publish.comparison import DifferenceKind
+from sfn.publish.dry_run import DifferenceKind
 from sfn.publish.existing_files import has_identifier, parse_or_none
 from sfn.publish.policy import TableFilter
 from sfn.reader.files import FileSystemOptions, RequestCounts
@@ -28,15 +28,13 @@ from sfn.reader.lookup import FoundBy
 from sfn.reader.metadata import AllowedLocations
 from sfn.reader.resolve import Resolved
 from sfn.reader.verify import verify
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from sfn.sfnfile.document import Document
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import MAIN_BRANCH
 from sfn.sfnfile.version_hint import metadata_lifetime
 from sfn.worker.catalog_sources import ConnectedCatalog
-from sfn.worker.compare import TableComparer, TableComparison
-
-# ── Namespaces and tables
+from sfn.worker.dry_run import TableComparer, TableComparison
 
 G = TypeVar("G")
 T = TypeVar("T")
@@ -155,8 +153,6 @@ async def _map_concurrently(given: Sequence[G], work: Callable[[G], Awaitable[T]
     return done
 
 
-# ── Files of the current snapshot
-
 _MAX_DETAIL: Final = 500
 
 
@@ -210,8 +206,6 @@ def _first_texts(texts: Sequence[str]) -> str:
         return ""
     return f"{texts[0]}{f'; and {len(texts) - 1:,} more' if len(texts) > 1 else ''}"[:_MAX_DETAIL]
 
-
-# ── Rows
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_ERROR: Final = 1_000
@@ -361,12 +355,6 @@ def count_states(entries: Sequence[ReportRow]) -> dict[str, int]:
     return counts
 
 
-# ── Options of a run
-
-DEFAULT_PATIENCE: Final = 60.0
-"""Seconds."""
-
-
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
     """The options of a run; they are sent to Spark's processes, including secrets of the settings.
@@ -399,8 +387,6 @@ class AuditOptions:
     previous_files: Mapping[int, tuple[str, ...]] = field(default_factory=dict, repr=False)
     unreachable_catalogs: Mapping[str, str] = field(default_factory=dict)
 
-
-# ── One slice
 
 TABLE_CONCURRENCY: Final = 32
 """The number of tables that are checked at a time."""

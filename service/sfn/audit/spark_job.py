@@ -55,11 +55,9 @@ from sfn.cli.options import ServiceOptions
 from sfn.clock import SystemClock
 from sfn.domain.identifiers import TableIdentifier, decode_identifier, encode_identifier
 from sfn.errors import SfnError
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from sfn.spark.start import forget_archive_finders
 from sfn.telemetry import logs
-
-# ── Outcomes
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +96,6 @@ class SliceOutcome:
     unread: str = ""
 
 
-# ── Start-up costs of Spark's Python processes
-
-
 def warm_up_process() -> None:
     """Avoid repeated work before and after every task: import caches and garbage collection."""
     forget_archive_finders()
@@ -118,8 +113,6 @@ def _leave_imported() -> None:
     # Spark collects garbage after every task. Frozen objects, such as imported modules, are left out.
     gc.freeze()
 
-
-# ── Slices as Spark jobs
 
 _APART, _FURTHEST = 1.0, 60.0
 """Least and greatest pause in seconds from the end of a commit to the next one."""
@@ -180,8 +173,6 @@ def spark_error_text(error: Exception) -> str:
         lines += [line.strip().removeprefix(": ")] if line.strip() else []
     return f"{type(error).__name__}: {lines[-1] if lines else 'no reason'}"[:_SHOWN]
 
-
-# ── Tasks in Spark's Python processes
 
 MAX_FAILURES_NAMED: Final = 20
 """The maximum number of failures that are named per slice."""
@@ -316,8 +307,6 @@ def _to_notification(entry: ReportRow) -> AuditNotification:
     return AuditNotification(entry.catalog, tuple(namespace), name, entry.metadata_location)
 
 
-# ── Notifications to the listener
-
 EVENTS_PER_REQUEST: Final = 1_000
 """The maximum number of events that the listener accepts in one request."""
 MAX_FAILURES_IN_A_ROW: Final = 3
@@ -388,8 +377,6 @@ def _event(sender: EventAccess, notification: AuditNotification) -> Mapping[str,
     optional = {"catalog": sender.sender_catalog, "metadata_location": notification.metadata_location}
     return event | {key: text for key, text in optional.items() if text is not None}
 
-
-# ── The run in the driver
 
 EXECUTORS_REMEDY: Final = "check Spark's log; every executor needs the packages of the driver: pip install '.[spark]'"
 _RERUN_REMEDY: Final = "run it again: finished slices stay in the report, and the run is resumed"

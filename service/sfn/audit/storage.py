@@ -39,8 +39,8 @@ from sfn.domain.identifiers import Table as CatalogTable
 from sfn.domain.identifiers import decode_identifier
 from sfn.domain.jobs import StoredObject
 from sfn.errors import SfnError, suggest_name
-from sfn.publish.commit_files import relative_path
-from sfn.settings.model import Settings
+from sfn.publish.documents import relative_path
+from sfn.settings.root import Settings
 from sfn.settings.sections import CatalogSettings, StoreSettings
 from sfn.settings.sources import ConfigurationError
 from sfn.sfnfile import document, version_hint
@@ -48,8 +48,6 @@ from sfn.sfnfile.document import LAST_ORDINAL, MAX_HINT_WAS, Document
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import FileLayout, FileOwner
 from sfn.storage import PreconditionFailed
-
-# ── A table in a directory, without a catalog
 
 REPORT_NAME: Final = ("sfn", "audit")
 """The table's identifier in its SFN file."""
@@ -185,8 +183,6 @@ def _next_document(
         writer=REPORT_WRITER,
     )
 
-
-# ── The report's place
 
 SLICES_PROPERTY: Final = "sfn.slices"
 """The table property with the number of slices of the report's runs."""
@@ -421,8 +417,6 @@ def _no_report_error(where: str, expected: str, found: str) -> SfnError:
     remedy = "give another place for the report: --report"
     return SfnError(where, expected=f"a report of this program: {expected}", found=found, remedy=remedy)
 
-
-# ── Errors of PyIceberg, SQL and stores
 
 _MAX_SHOWN: Final = 500
 """The maximum number of characters of a message."""

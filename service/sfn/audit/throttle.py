@@ -13,8 +13,6 @@ from sfn.domain.events import EventHistory
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent
 
-# ── Rate
-
 
 class CatalogRateLimiter:
     """A limit of the request rate, with equal intervals.
@@ -81,8 +79,6 @@ def as_namespace_lister(catalog: Catalog) -> NamespaceLister:
         raise TypeError(catalog)
     return catalog
 
-
-# ── Retries
 
 T = TypeVar("T")
 

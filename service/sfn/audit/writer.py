@@ -24,8 +24,6 @@ from pyiceberg.table.snapshots import Snapshot
 from sfn.audit.report import RUN_COLUMN, SLICE_COLUMN, ReportRow, RunTotals, column_values, matching_slices
 from sfn.audit.slices import AuditRun
 
-# ── Data files
-
 
 def write_data_file(
     report: str, properties: Mapping[str, str], number: int, entries: Sequence[ReportRow]
@@ -63,8 +61,6 @@ def _partition_key(metadata: TableMetadata, run: str, number: int) -> PartitionK
         [PartitionFieldValue(field, values[field.name]) for field in spec.fields], spec, metadata.schema()
     )
 
-
-# ── Runs
 
 RESUME_WINDOW: Final = timedelta(hours=24)
 """The maximum age of a run that is resumed."""
@@ -200,8 +196,6 @@ def files_of_previous_runs(table: Table, known: Iterable[RunProgress], now: RunP
             found[number] = (*found.get(number, ()), *its)
     return found
 
-
-# ── Commits
 
 _MAX_COMMIT_TRIES: Final = 20
 _COMMIT_BACKOFF: Final = 0.2

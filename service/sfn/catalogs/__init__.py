@@ -96,9 +96,7 @@ class NamespaceLister(Protocol):
         """Yield the children of a namespace, or the outermost ones. Some catalogs yield all levels, and duplicates."""
         ...
 
-    def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableIdentifier]:
-        """Yield the tables of a namespace."""
-        ...
+    def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableIdentifier]: ...
 
 
 @runtime_checkable
@@ -156,8 +154,6 @@ class ConfigAdvertiser(Protocol):
         """
         ...
 
-
-# ── Failures
 
 _SHORTEST_SECRET: Final = 4
 _LONGEST_FOUND: Final = 400

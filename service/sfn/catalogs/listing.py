@@ -19,8 +19,6 @@ from sfn.catalogs import SkipNamespace, UnlistedNamespace
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 
-# ── Health
-
 Levels: TypeAlias = tuple[str, ...]
 """A namespace: its levels, outermost first; empty for the root."""
 
@@ -101,8 +99,6 @@ class CatalogHealth:
                 return True
         return False
 
-
-# ── Walk
 
 T = TypeVar("T")
 

@@ -173,7 +173,6 @@ class MemoryCatalog:
         self._rows[target] = self._rows.pop(source)
 
     def drop(self, table: TableIdentifier) -> None:
-        """Drop a table."""
         del self._rows[table]
 
     def _write(self, table: TableIdentifier, version: Table) -> Table:

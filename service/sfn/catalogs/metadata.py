@@ -18,8 +18,6 @@ from sfn.catalogs.partial_json import WantedMembers, extract
 from sfn.domain.identifiers import Table
 from sfn.sfnfile.locations import decompress, is_compressed
 
-# ── Metadata
-
 LAST_MILLISECOND: Final = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z, the last time that an Ordinal can express."""
 
@@ -187,8 +185,6 @@ def _left_alone(properties: _TableProperties) -> str | None:
         return "switched off: the table property sfn.enabled is false"
     return None
 
-
-# ── Files of any size
 
 ReadRange: TypeAlias = Callable[[str, int, int], Awaitable[bytes | None]]
 """A function like `sfn.storage.ObjectStore.read_range`: canonical location, first byte, number of bytes."""

@@ -25,8 +25,6 @@ from sfn.domain.events import EventHistory
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
 
-# ── Settings
-
 EXTRA: Final = "pip install '.[pyiceberg]'"
 IMPLEMENTATION: Final = "py-catalog-impl"
 KINDS: Final = {
@@ -192,8 +190,6 @@ def _secrets_in_uri(uri: str) -> Iterator[str]:
         yield from (value for key, value in parse_qsl(found["query"] or "") if _SECRET.search(key))
 
 
-# ── Catalog
-
 if TYPE_CHECKING:
     from sfn.catalogs.pyiceberg_client import PyIcebergClient
 
@@ -275,7 +271,6 @@ class PyIcebergCatalog:
             yield found
 
     async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableIdentifier]:
-        """Yield the tables of a namespace."""
         async with aclosing(self._tables(namespace)) as found:
             async for levels, name in found:
                 yield TableIdentifier(self._settings.name, levels, name)
@@ -382,9 +377,6 @@ def _client(settings: PyIcebergSettings) -> PyIcebergClient:
         raise settings.not_installed(error) from None
     pyiceberg_open.check_installed(settings)
     return pyiceberg_client.PyIcebergClient(settings)
-
-
-# ── Failures
 
 
 @dataclass(frozen=True, slots=True)

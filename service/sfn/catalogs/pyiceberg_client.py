@@ -36,8 +36,6 @@ from sfn.domain.catalog_answer import Loaded, LoadResult, NoSuchTable, NotModifi
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ErrorScope, Permanent
 
-# ── Pool
-
 
 @dataclass(frozen=True, slots=True)
 class OpenedCatalog:
@@ -103,8 +101,6 @@ def _close(some: list[OpenedCatalog]) -> None:
         with suppress(Exception):
             opened.catalog.close()
 
-
-# ── Metadata files
 
 _PART_BYTES: Final = 2**20
 _LARGE_BYTES: Final = 8 * 2**20
@@ -221,8 +217,6 @@ async def _arriving(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
     for part in parts:
         yield part
 
-
-# ── Client
 
 _NOT_FOUND_TYPES: Final = frozenset({"NoSuchTableException", "NoSuchIcebergTableException", "NoSuchNamespaceException"})
 """Error types of Iceberg's REST API for a missing Iceberg table."""

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sfn.cli import options
-from sfn.cli.options import WRONG_USAGE, exit_on_error
+from sfn.cli.options import WRONG_USAGE
 
 
 def adopt(
@@ -36,17 +36,14 @@ def adopt(
     files: the two would overwrite each other.
     """
     from sfn.admin.schemas import AdoptRequest
-    from sfn.cli.client import ConflictingState, ServiceClient, admin_access
+    from sfn.cli.client import ConflictingState, open_service
     from sfn.cli.options import parse_table_name
     from sfn.cli.render import confirm, pluralise, print_error, print_json
     from sfn.domain.identifiers import encode_identifier
 
     named = [encode_identifier(*parse_table_name(table)) for table in tables or []] or None
     which = "all tables" if named is None else pluralise(len(named), "table")
-    with (
-        exit_on_error(),
-        ServiceClient(admin_access(options.ServiceOptions(config, url, token_file, ca_file))) as service,
-    ):
+    with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
         service.check_configured(catalog)
         confirm(f"{catalog}: take over files of the catalog_id {source}, for {which}?", yes=yes)
         try:
@@ -73,13 +70,10 @@ def release(
 
     List them first: `sfn dead-letters list --reason held-drop`. For a single table use `sfn dead-letters replay ID`.
     """
-    from sfn.cli.client import ServiceClient, admin_access
+    from sfn.cli.client import open_service
     from sfn.cli.render import pluralise, print_json
 
-    with (
-        exit_on_error(),
-        ServiceClient(admin_access(options.ServiceOptions(config, url, token_file, ca_file))) as service,
-    ):
+    with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
         service.check_configured(catalog)
         released = service.release(catalog)
     if as_json:
@@ -104,14 +98,11 @@ def retire(
     Readers then find no table in the directories. Do this before you remove a catalog from the configuration, and while
     the catalog answers: each table is queried before its file is removed.
     """
-    from sfn.cli.client import ServiceClient, admin_access
+    from sfn.cli.client import open_service
     from sfn.cli.render import confirm, pluralise, print_error, print_json
     from sfn.cli.status import is_unreachable
 
-    with (
-        exit_on_error(),
-        ServiceClient(admin_access(options.ServiceOptions(config, url, token_file, ca_file))) as service,
-    ):
+    with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
         service.check_configured(catalog)
         if not undo:
             confirm(f"remove the files of all tables of {catalog}?", yes=yes)
@@ -140,13 +131,10 @@ def audit(
     ca_file: options.CaFile = None,
 ) -> None:
     """List the commands of operators, newest first: time, actor, action, number of tables or dead letters, target."""
-    from sfn.cli.client import ServiceClient, admin_access
+    from sfn.cli.client import open_service
     from sfn.cli.render import Grid, escape, format_time, print_error, print_json, print_page
 
-    with (
-        exit_on_error(),
-        ServiceClient(admin_access(options.ServiceOptions(config, url, token_file, ca_file))) as service,
-    ):
+    with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
         found = service.audit(limit, before)
     if as_json:
         print_json(found)

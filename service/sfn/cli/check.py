@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sfn.admin.schemas import ServiceStatus
     from sfn.cli.check_config import CheckFinding
     from sfn.cli.render import Line
-    from sfn.settings.model import Role, Settings
+    from sfn.settings.root import Role, Settings
 
 
 def check(
@@ -60,7 +60,7 @@ def _load(config: Path | None, roles: str) -> tuple[Settings, frozenset[Role]]:
     """Return the settings and the roles, validated as in `sfn serve`."""
     from sfn.app import catalogs
     from sfn.settings import load
-    from sfn.settings.model import check_roles, parse_roles
+    from sfn.settings.root import check_roles, parse_roles
 
     chosen = parse_roles(roles)
     settings = load(config)

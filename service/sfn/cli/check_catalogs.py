@@ -24,15 +24,13 @@ from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import ErrorScope, ExternalError, LocationRefused, SfnError
 from sfn.publish.existing_files import FileFinder
 from sfn.publish.policy import OnDrop, Policy
-from sfn.settings.model import Settings
+from sfn.settings.root import Settings
 from sfn.settings.sections import CatalogSettings
 from sfn.sfnfile.locations import check_location
 from sfn.sfnfile.version_hint import metadata_lifetime
 from sfn.storage import StoreRouter
 from sfn.worker.catalog_sources import VendedStores
-from sfn.worker.compare import decide_with_queries
-
-# ── Authentication and vended credentials
+from sfn.worker.dry_run import decide_with_queries
 
 
 def describe_auth(name: str, catalog: CatalogSettings) -> str:
@@ -124,8 +122,6 @@ def _describe_credential(grant: VendedCredential, now: datetime) -> str:
     return f"for {place}, valid for {format_duration(grant.expires_at - now)}"
 
 
-# ── Lag and retention
-
 MAX_REFRESH_AFTER: Final = timedelta(hours=12)
 """Half of the age that orphan cleaners spare, so that a failed refresh can be retried for as long again."""
 
@@ -193,8 +189,6 @@ def refresh_findings(name: str, catalog: CatalogSettings) -> Iterator[CheckFindi
         )
         yield warning_finding(f"catalogs.{name}.refresh_after", text, "leave it at 8h, or at least below 12h")
 
-
-# ── Catalogs
 
 MAX_SAMPLED_NAMESPACES: Final = 20
 """The most namespaces with a table in the sample, without --all."""

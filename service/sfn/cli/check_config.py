@@ -27,19 +27,16 @@ from sfn.cli.render import pluralise
 from sfn.clock import SystemClock, format_duration
 from sfn.concurrency import unreadable_file_error
 from sfn.errors import ErrorScope, ExternalError, FatalError, Permanent, SfnError
-from sfn.formats import POLARIS_NOTIFICATIONS
+from sfn.formats.decode import POLARIS_NOTIFICATIONS
 from sfn.gateway.upstream import is_readable, is_same_address, signer_addresses
 from sfn.http.secrets import AuthScheme, describe_weakness, read_secrets
 from sfn.http.server import Certificate, listening_socket
 from sfn.mounts import LOCAL_LOCKS_PROBLEM, LOCAL_LOCKS_REMEDY, mount_of, mounts
-from sfn.settings.model import Settings
-from sfn.settings.sections import SenderSettings
-from sfn.settings.service import is_loopback
+from sfn.settings.root import Settings
+from sfn.settings.sections import SenderSettings, is_loopback
 from sfn.sfnfile.locations import is_below, scheme_of
 from sfn.sfnfile.naming import FileLayout
 from sfn.storage import Deleted, Guarantees, ObjectStore, PreconditionFailed, StoreRouter
-
-# ── Findings
 
 
 class Severity(StrEnum):
@@ -92,9 +89,6 @@ def _subject_beyond(where: str, subject: str) -> str:
         if rest != subject and not rest[:1].isalnum():
             return rest.lstrip(": ")
     return subject
-
-
-# ── Secrets
 
 
 def secret_findings(settings: Settings) -> Iterator[CheckFinding]:
@@ -213,8 +207,6 @@ def _distinct_finding(settings: Settings) -> CheckFinding:
     return ok_finding("tokens", "all can be read, and no token is used twice")
 
 
-# ── Stores
-
 _NAME = "sfn-check-"
 _BODY = b"written by `sfn check`, which removes it at once\n"
 _TABLES = 3
@@ -318,8 +310,6 @@ def _guarantee_finding(where: str, folder: str, guarantees: Guarantees) -> Check
     return ok_finding(where, f"{folder}: written, swapped and deleted with conditional requests")
 
 
-# ── The listener's certificate
-
 RENEW_BEFORE: Final = timedelta(days=14)
 """A certificate that is valid for less than this should have been renewed."""
 
@@ -370,8 +360,6 @@ def _valid_until(shown: ssl.SSLContext, chain: Path) -> datetime:
     peer = client.getpeercert()
     return datetime.fromtimestamp(ssl.cert_time_to_seconds(str((peer or {})["notAfter"])), UTC)
 
-
-# ── Inbox, limits and addresses
 
 _PROBE = ".sfn-check-"
 
@@ -484,9 +472,6 @@ def address_finding(where: str, host: str, port: int) -> CheckFinding:
 def _nearest_existing(folder: Path) -> Path:
     """Return the folder, or the nearest existing one above it: the service creates missing folders."""
     return next(above for above in (folder, *folder.parents) if above.exists())
-
-
-# ── Gateways
 
 
 def gateway_findings(settings: Settings, *, is_running: bool) -> Iterator[CheckFinding]:

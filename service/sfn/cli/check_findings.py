@@ -31,11 +31,9 @@ from sfn.cli.check_config import (
 )
 from sfn.clock import SystemClock
 from sfn.errors import SfnError
-from sfn.settings.model import ALL_ROLES, Role, Settings, pull_origin_name
+from sfn.settings.root import ALL_ROLES, Role, Settings, pull_origin_name
 from sfn.settings.sections import PullSettings
 from sfn.storage import ObjectStore, PrefixRouter
-
-# ── The facade
 
 _WHERE: Final = "facade"
 
@@ -58,9 +56,6 @@ def facade_findings(settings: Settings) -> Iterator[CheckFinding]:
         yield warning_finding(
             _WHERE, text, "set listener.tls_certificate_file and tls_key_file, or put a proxy before it"
         )
-
-
-# ── Pull sources
 
 
 async def pull_findings(settings: Settings) -> AsyncIterator[CheckFinding]:
@@ -89,9 +84,6 @@ def _settings_findings(name: str, pull: PullSettings, settings: Settings) -> Ite
         catalogs = ", ".join(event_only)
         text = f"events are lost while the listener is down, and no catalog can be queried for {catalogs}"
         yield warning_finding(f"pull.{name}.stream", text, "have JetStream store the events: set stream and durable")
-
-
-# ── All checks
 
 
 async def run_checks(

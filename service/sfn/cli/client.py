@@ -9,6 +9,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from importlib.metadata import version
@@ -22,18 +23,15 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
 from sfn.admin import schemas
-from sfn.cli.options import EventSigner, ServiceOptions
+from sfn.cli.options import EventSigner, ServiceOptions, exit_on_error
 from sfn.cli.render import escape
 from sfn.errors import SfnError, suggest_name
 from sfn.http.secrets import WEBHOOK_PREFIX, AuthScheme, secret_bytes
 from sfn.settings import explain_no_settings, load, load_client
-from sfn.settings.model import Settings
-from sfn.settings.sections import AdminSettings, CatalogSettings, SenderSettings
-from sfn.settings.service import ListenerSettings
+from sfn.settings.root import Settings
+from sfn.settings.sections import AdminSettings, CatalogSettings, ListenerSettings, SenderSettings
 from sfn.settings.sources import ConfigurationError
 from sfn.settings.types import validate_http_url
-
-# ── Address and token
 
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104 - compared with a configuration, not bound
@@ -271,8 +269,6 @@ def _configuration_error(where: str, expected: str, found: str, remedy: str = ""
     return ConfigurationError([SfnError(where, expected=expected, found=found, remedy=remedy)])
 
 
-# ── Connection errors
-
 CONNECT_TIMEOUT: Final = 5.0
 """Seconds to get a connection."""
 RESPONSE_TIMEOUT: Final = 60.0
@@ -305,8 +301,6 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         yield error
         error = error.__cause__ or error.__context__
 
-
-# ── Requests
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -421,7 +415,6 @@ class ServiceClient:
             raise ConfigurationError([SfnError("CATALOG", expected=expected, found=escape(catalog), remedy=remedy)])
 
     def dead_letters(self, parameters: Mapping[str, str | int]) -> schemas.DeadLetterPage:
-        """Return a page of dead letters."""
         return self._get("/dead-letters", schemas.DeadLetterPage, parameters)
 
     def dead_letter(self, number: int) -> schemas.DeadLetterDetails:
@@ -607,3 +600,10 @@ def _problem(reply: httpx.Response) -> str:
 def _body(reply: httpx.Response) -> str:
     kind = escape(reply.headers.get("Content-Type", "no type"))
     return f"a body of {kind}, {len(reply.content)} bytes, and no problem document"
+
+
+@contextmanager
+def open_service(flags: ServiceOptions) -> Iterator[ServiceClient]:
+    """Yield a client of the admin routes; print the message of an error in the block, and exit with its code."""
+    with exit_on_error(), ServiceClient(admin_access(flags)) as service:
+        yield service

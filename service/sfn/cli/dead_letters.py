@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 import typer
 
 from sfn.cli import options
-from sfn.cli.options import FAILED, exit_on_error
+from sfn.cli.options import FAILED
 from sfn.cli.render import Grid, Line, Tone, escape, format_ago, format_time, progress
 from sfn.cli.status import remedy_for
+from sfn.clock import SystemClock
 from sfn.domain.identifiers import encode_identifier
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
         FailedReplay,
     )
     from sfn.cli.client import ServiceClient
-
-# ── Pages and batches
 
 MAX_IDS: Final = 100
 """The most ids in one request. A dead letter may be a request of many events, so more could take too long."""
@@ -238,8 +237,6 @@ def _in_batches(
         after = send(DeadLetterSelection(filter=criteria, after=after, limit=MAX_BATCH))
 
 
-# ── The commands
-
 MAX_EXPLAINED: Final = 10
 """The most ids without an open dead letter that are explained one by one."""
 
@@ -310,16 +307,12 @@ def list_letters(
 
     --by-cause counts all of them, and ignores --limit.
     """
-    from sfn.cli.client import ServiceClient, admin_access
+    from sfn.cli.client import open_service
     from sfn.cli.render import Line, Tone, print_error, print_json, print_page
     from sfn.cli.table import dead_letters_grid
-    from sfn.clock import SystemClock
 
     chosen = _criteria(table, catalog, reason, sender, older_than, newer_than)
-    with (
-        exit_on_error(),
-        ServiceClient(admin_access(options.ServiceOptions(config, url, token_file, ca_file))) as service,
-    ):
+    with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
         found = fetch_letters(service, chosen, status, 0 if by_cause else limit, cause)
     causes = group_by_cause(found.dead_letters) if by_cause else []
     if as_json:
@@ -348,14 +341,10 @@ def show(
 ) -> None:
     """Show dead letters in full: what happened, the remedy, and the undecodable request."""
     from sfn.cli import render
-    from sfn.cli.client import ServiceClient, admin_access
+    from sfn.cli.client import open_service
     from sfn.cli.status import remedy_for
-    from sfn.clock import SystemClock
 
-    with (
-        exit_on_error(),
-        ServiceClient(admin_access(options.ServiceOptions(config, url, token_file, ca_file))) as service,
-    ):
+    with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
         found = [service.dead_letter(number) for number in numbers]
     if as_json:
         letters = [{**letter.model_dump(), "remedy": remedy_for(letter, letter.foreign_catalog_id)} for letter in found]
@@ -388,15 +377,12 @@ def replay(
 
     A held drop passes once. Ends with 1 if a dead letter could not be replayed.
     """
-    from sfn.cli.client import ServiceClient, admin_access
+    from sfn.cli.client import open_service
     from sfn.cli.render import print_error, print_json
 
     chosen = _criteria(table, catalog, reason, sender, older_than, newer_than)
     _check_selection(numbers, chosen, cause, every=every)
-    with (
-        exit_on_error(),
-        ServiceClient(admin_access(options.ServiceOptions(config, url, token_file, ca_file))) as service,
-    ):
+    with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
         numbers = list(dict.fromkeys(numbers or []))
         total, numbers = _confirm_selection(service, "replay", numbers, chosen, cause, yes=yes)
         done = replay_all(service, numbers, chosen, total)
@@ -434,15 +420,12 @@ def discard(
 
     Nothing is deleted: `sfn dead-letters list --status discarded` shows them. Ends with 1 if one was not open.
     """
-    from sfn.cli.client import ServiceClient, admin_access
+    from sfn.cli.client import open_service
     from sfn.cli.render import print_error, print_json
 
     chosen = _criteria(table, catalog, reason, sender, older_than, newer_than)
     _check_selection(numbers, chosen, cause, every=every)
-    with (
-        exit_on_error(),
-        ServiceClient(admin_access(options.ServiceOptions(config, url, token_file, ca_file))) as service,
-    ):
+    with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
         numbers = list(dict.fromkeys(numbers or []))
         total, numbers = _confirm_selection(service, "discard", numbers, chosen, cause, yes=yes)
         done = discard_all(service, numbers, chosen, total)
@@ -467,7 +450,6 @@ def _criteria(
 ) -> DeadLetterCriteria:
     from sfn.admin.schemas import DeadLetterCriteria
     from sfn.cli.options import parse_table_name
-    from sfn.clock import SystemClock
     from sfn.domain.identifiers import encode_identifier
     from sfn.domain.jobs import DeadLetterReason
 
@@ -502,8 +484,6 @@ def _check_selection(
 
 def _explain_skipped(service: ServiceClient, done: BatchResult) -> list[str]:
     """Return why ids were skipped. What a filter matches may change meanwhile, so only ids are explained."""
-    from sfn.clock import SystemClock
-
     explanations = [explain_not_open(service, number, SystemClock().now()) for number in done.skipped[:MAX_EXPLAINED]]
     more = len(done.skipped) - len(explanations)
     return [*explanations, f"{more:,} more ids have no open dead letter"] if more else explanations

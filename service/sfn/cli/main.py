@@ -27,7 +27,7 @@ def serve(config: options.Config = None, roles: options.Roles = "receiver,worker
     """
     from sfn.errors import SfnError
     from sfn.settings import load
-    from sfn.settings.model import check_roles, parse_roles
+    from sfn.settings.root import check_roles, parse_roles
     from sfn.settings.sources import ConfigurationError
 
     try:
@@ -88,8 +88,6 @@ def demo(
 def _end(number: int, _: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
-
-# ── Health check
 
 TIMEOUT: Final = 5.0
 """Seconds for the connection, and again for the answer."""
@@ -165,8 +163,6 @@ def healthcheck(
         # 1 for wrong settings, too: Docker reserves the exit code 2.
         raise typer.Exit(FAILED) from None
 
-
-# ── The application
 
 DISTRIBUTION = "iceberg-sfn"
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from sfn.admin.schemas import DeadLetterModel, TableModel
     from sfn.cli.client import AcceptedEvents, EventAccess, ServiceAccess, ServiceClient
 
-# ── Waiting for the result of an event
-
 FIRST_PAUSE: Final = 0.05
 """Seconds between the first two requests; each further pause is twice as long."""
 MAX_PAUSE: Final = 1.0
@@ -198,8 +196,6 @@ def _given_up(letter: DeadLetterModel) -> str:
 def _why(table: TableModel) -> str:
     return f" ({table.last_result.why})" if table.last_result is not None and table.last_result.why else ""
 
-
-# ── The command
 
 WAIT_TIMEOUT: Final = timedelta(seconds=60)
 """The default timeout of `--wait`."""

@@ -251,8 +251,6 @@ class EventSigner:
         return sign(self.scheme, self.secret, body, f"msg_{uuid4().hex}", SystemClock().now())
 
 
-# ── Exit codes
-
 FAILED: Final = 1
 WRONG_USAGE: Final = 2
 INTERRUPTED: Final = 130

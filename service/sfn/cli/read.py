@@ -17,7 +17,7 @@ from sfn.cli import options
 from sfn.cli.options import FAILED, exit_on_error, parse_identifier
 from sfn.cli.render import pluralise
 from sfn.cli.sweep import check_sweepable
-from sfn.clock import SystemClock
+from sfn.clock import SystemClock, format_duration
 from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified, StagedCreate
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ExternalError
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from sfn.reader.inspect import WalkLimits
     from sfn.reader.resolve import Resolved
     from sfn.reader.verify import VerifyFinding
-    from sfn.settings.model import Settings
-
-# ── Shared options
+    from sfn.settings.root import Settings
 
 
 @contextmanager
@@ -169,8 +167,6 @@ StorageOptionsOption: TypeAlias = Annotated[
 ]
 
 
-# ── sfn resolve
-
 _FIELD_NAMES = (
     "metadata_location, table_identifier, namespace, name, guid, catalog_id, ref, snapshot_id, Ordinal, written_at, "
     "age_seconds, sfn_file, found_by, via, missing_commits, requests"
@@ -228,9 +224,6 @@ def resolved_fields(found: Resolved) -> dict[str, Any]:
         "missing_commits": found.missing_commits,
         "requests": {"gets": found.requests.gets, "lists": found.requests.lists},
     }
-
-
-# ── sfn history
 
 
 def history(
@@ -305,9 +298,6 @@ def _row(entry: HistoryEntry) -> tuple[str, ...]:
     return render_ordinal(entry.ordinal), snapshot, str(entry.gap or ""), entry.state, entry.source, location
 
 
-# ── sfn inspect
-
-
 def inspect(
     directory: DirectoryArgument,
     table: TableNameOption = None,
@@ -372,7 +362,6 @@ def _read_tree(found: Resolved, snapshot: int | None, extent: WalkLimits) -> rea
 
 def _tree_of(found: Resolved, seen: reader_inspect.MetadataNode) -> TreeNode:
     from sfn.cli.render import Tone, TreeNode, escape
-    from sfn.clock import format_duration
 
     doc = found.document
     root = TreeNode(f"SFN file {escape(found.sfn_file)}")
@@ -465,8 +454,6 @@ def _at(milliseconds: int) -> str:
     except (ValueError, OverflowError, OSError):
         return f"{milliseconds} ms"
 
-
-# ── sfn verify
 
 _WHAT: Final = "catalog"
 

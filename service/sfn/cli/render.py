@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.tree import Tree
 
-# ── Pages
-
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -106,9 +104,6 @@ def _lines(part: Line | Grid) -> Iterable[str]:
 
 def _padded(cell: str, width: int, side: str) -> str:
     return f"{cell:{side}{width}}"
-
-
-# ── The terminal
 
 
 class ProgressCallback(Protocol):
@@ -225,8 +220,6 @@ def _rich_part(part: Line | Grid) -> RenderableType:
         table.add_row(*map(Text, row))
     return table
 
-
-# ── Trees
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP: Final = 1024

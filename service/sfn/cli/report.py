@@ -18,15 +18,12 @@ from sfn.errors import NotInstalled, SfnError
 if TYPE_CHECKING:
     from sfn.audit.read import AuditReport, ReportedTable, RunSummary
 
-# ── The page
-
 _NUMBERS = frozenset(
     {"TABLES", "LAG", "BEHIND", "RETAINED", "LIFETIME", "DIFFER", "UNCHECKED", "UNCHANGED", "WORST LAG"}
 )
 
 
 def report_page(report: AuditReport) -> Page:
-    """Return the page of a report."""
     found: list[Line | Grid] = []
     whole = "" if report.is_whole else ", incomplete: the next audit continues it"
     deep = ", with all files" if report.deep else ""
@@ -96,9 +93,6 @@ def _past(trend: Sequence[RunSummary]) -> list[tuple[str, ...]]:
     ]
 
 
-# ── The command
-
-
 def read_report(
     config: Path | None, where: str, opened_with: Mapping[str, str], run: str | None, most: int, past: int
 ) -> AuditReport:
@@ -109,7 +103,7 @@ def read_report(
         SfnError: there is no report, or no such run.
     """
     from sfn.settings import load
-    from sfn.settings.model import Settings
+    from sfn.settings.root import Settings
 
     try:
         from sfn.audit import read, storage

@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sfn.cli import options
-from sfn.cli.options import FAILED, exit_on_error
+from sfn.cli.options import FAILED
 from sfn.cli.render import Grid, Line, Page, Tone, escape, format_ago, pluralise
-from sfn.clock import format_duration
+from sfn.clock import SystemClock, format_duration
 from sfn.domain.identifiers import encode_identifier
 from sfn.domain.jobs import DeadLetterReason
 
 if TYPE_CHECKING:
     from sfn.admin.schemas import CatalogModel, CircuitBreakerModel, DeadLetterModel, ServiceStatus, SweepModel
     from sfn.cli.client import ServiceClient
-
-# ── Remedies of dead letters
 
 
 def adopt_command(catalog: str | None, foreign_id: str | None, table: str = "") -> str:
@@ -67,8 +65,6 @@ def remedy_for(letter: DeadLetterModel, foreign_id: str | None = None) -> str:
         case _:
             return "use the `sfn` of the service's own version: this one does not know the reason"
 
-
-# ── The page of the service
 
 LATE_AFTER: Final = timedelta(minutes=5)
 """How long a job may be due before it counts as late. A healthy service is much faster."""
@@ -307,8 +303,6 @@ def _describe_roles(status: ServiceStatus) -> str:
     return f" ({', '.join(escape(role) for role in status.roles)} only)" if status.roles else ""
 
 
-# ── The command
-
 REFRESH_INTERVAL: Final = 2.0
 """Seconds between two refreshes of --watch."""
 
@@ -338,12 +332,9 @@ def status(
 
     Ends with 0 if the service answers. With --exit-code it ends with 1 if something needs attention.
     """
-    from sfn.cli.client import ServiceClient, admin_access
+    from sfn.cli.client import open_service
 
-    with (
-        exit_on_error(),
-        ServiceClient(admin_access(options.ServiceOptions(config, url, token_file, ca_file))) as service,
-    ):
+    with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
 
         def render() -> bool:
             return (
@@ -382,7 +373,6 @@ def _watch(render: Callable[[], bool]) -> bool:
 def _show_service(service: ServiceClient, *, as_json: bool) -> bool:
     """Print the state of the service. Return whether nothing needs attention."""
     from sfn.cli.render import print_json, print_page
-    from sfn.clock import SystemClock
 
     now, found = SystemClock().now(), service.status()
     wrong = attention_items(found, now)
@@ -399,7 +389,6 @@ def _show_table(service: ServiceClient, table: str, catalog: str | None, *, as_j
     from sfn.cli.options import parse_table_name
     from sfn.cli.render import Tone, print_json, print_page
     from sfn.cli.table import table_page, table_verdict
-    from sfn.clock import SystemClock
     from sfn.errors import SfnError
 
     namespace, name = parse_table_name(table)

@@ -22,9 +22,7 @@ from sfn.errors import SfnError, suggest_name
 if TYPE_CHECKING:
     from sfn.admin.schemas import ServiceStatus, SweepAccepted, SweepModel
     from sfn.cli.client import ServiceClient
-    from sfn.worker.compare import DryRunResult
-
-# ── Sweeps of the running service
+    from sfn.worker.dry_run import DryRunResult
 
 FIRST_PAUSE: Final = 0.1
 """Seconds between the first two requests; each further pause is twice as long."""
@@ -185,8 +183,6 @@ def _headline(name: str, sweep: SweepModel, *, retired: bool) -> Line:
     return Line(f"{text}, queued for publishing", Tone.WARNING)
 
 
-# ── Dry run
-
 MAX_SHOWN: Final = 1_000
 """The most tables of a catalog on a page; JSON has all of them."""
 
@@ -248,7 +244,7 @@ def dry_run_catalogs(config: Path | None, catalog: str | None) -> list[CatalogDr
     from sfn.app.catalogs import open_read_only
     from sfn.settings import load
     from sfn.telemetry import logs
-    from sfn.worker.compare import DryRunSweep
+    from sfn.worker.dry_run import DryRunSweep
 
     settings = load(config)
     catalogs.check_adapters(settings)
@@ -318,9 +314,6 @@ def _to_catalog_dry_run(name: str, found: DryRunResult) -> CatalogDryRun:
     )
 
 
-# ── The command
-
-
 def reconcile(
     *,
     catalog: Annotated[
@@ -374,10 +367,10 @@ def _dry_run(config: Path | None, catalog: str | None, *, as_json: bool) -> bool
 
 
 def _run_sweep(flags: options.ServiceOptions, catalog: str | None, *, wait: bool, as_json: bool) -> bool:
-    from sfn.cli.client import ServiceClient, admin_access
+    from sfn.cli.client import open_service
     from sfn.cli.render import print_error, print_json, print_page, progress
 
-    with exit_on_error(), ServiceClient(admin_access(flags)) as service:
+    with open_service(flags) as service:
         catalogs = service.status().catalogs
         event_only = [one.name for one in catalogs if one.is_event_only]
         check_sweepable(catalog, [one.name for one in catalogs if one.name not in event_only], event_only)

@@ -101,9 +101,6 @@ class Narrator:
         self.say(f"{time.monotonic() - self._began:6.1f} s  {text}")
 
 
-# ── Clients of catalogs
-
-
 class DirectCatalog(RestCatalog):
     """A client that uses no proxy, even if `HTTP_PROXY` is set."""
 
@@ -158,8 +155,6 @@ class SqlCatalogFile:
 
         return SqlCatalog(SQL_CATALOG_NAME, uri=self.place, warehouse=self.warehouse)
 
-
-# ── The steps
 
 _COMMITS: tuple[tuple[ItemRow, ...], ...] = (
     ((1, "anvil", 19.5), (2, "rope", 4.25)),

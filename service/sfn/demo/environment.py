@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import MetastoreCatalog
     from pyiceberg.catalog.rest import RestCatalog
 
-# ── Catalogs and tables
-
 
 class CatalogServer(Protocol):
     """A catalog in a folder, which can be stopped and started again.
@@ -173,8 +171,6 @@ def _extension(name: str) -> Path:
     return file
 
 
-# ── Processes
-
 # The guard kills its process group when its standard input ends. Only this process has the other end of the pipe, so
 # that happens when this process ends in any way. PR_SET_PDEATHSIG works on Linux only, and already acts when the
 # *thread* ends that started the process.
@@ -236,8 +232,6 @@ class GuardedProcess:
         if process.stdin:
             process.stdin.close()
 
-
-# ── Iceberg's own REST catalog server
 
 # The server lives for a minute, so it should start fast. UsePerfData would leave a file of the killed JVM behind.
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
@@ -385,8 +379,6 @@ def _bind_port(port: int) -> socket.socket:
     """Bind a free port on all interfaces, as the server does."""
     return socket.create_server(("", port))
 
-
-# ── The listener
 
 DEMO_CATALOG = "demo"
 _PATIENCE = 20.0

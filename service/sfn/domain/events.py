@@ -9,8 +9,6 @@ from typing import TypeAlias
 
 from sfn.domain.identifiers import JobKey, TableIdentifier
 
-# ── Intents: commits that pass through a gateway
-
 
 @dataclass(frozen=True, slots=True)
 class Intent:
@@ -43,9 +41,6 @@ class IntentOutcome:
 
     intent_id: str
     is_known: bool
-
-
-# ── Event-only catalogs
 
 
 class TableOrigin(StrEnum):
@@ -116,9 +111,6 @@ class EventHistory:
     tables: tuple[TableHistory, ...] = ()
     ended_seq: int = -1
     reported_changes: tuple[ReportedChange, ...] = ()
-
-
-# ── Notifications
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,6 @@ from typing import ClassVar, TypeAlias, assert_never
 from sfn.domain.events import EventHistory, ReportedChange
 from sfn.domain.identifiers import JobKey, Table, TableIdentifier, normal_uuid
 
-# ── Claiming
-
 
 class Priority(StrEnum):
     """The reason for which a job is claimed."""
@@ -88,9 +86,6 @@ class Capacity:
         if group.priority is not Priority.SWEEP:
             most = min(most, self.total, self.per_catalog.get(group.catalog, self.total))
         return max(0, min(most, self.per_group.get(group, self.total + self.sweeps)))
-
-
-# ── Stored state
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +241,6 @@ class LeasedJob:
     table_state: TableState = TableState()
     cache: PublishCache = PublishCache()
     swept_at: datetime | None = None
-
-
-# ── Outcomes
 
 
 class DeadLetterReason(StrEnum):
@@ -485,9 +477,6 @@ def describe(outcome: Outcome) -> tuple[str, str | None]:
         case DeadLettered(detail=detail):
             return name, detail
     assert_never(outcome)
-
-
-# ── Index of all tables
 
 
 @dataclass(frozen=True, slots=True)

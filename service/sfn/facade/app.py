@@ -30,8 +30,6 @@ from sfn.reader.files import FileReader
 from sfn.telemetry.logs import LogThrottle, RejectionLog
 from sfn.telemetry.scrape import negotiate_format
 
-# ── Responses
-
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -105,8 +103,6 @@ async def _send_parts(body: bytes | memoryview, send: Send) -> None:
         # The server closes a connection with an incomplete response.
         _log.info("response aborted: reader too slow", sent=at, size=len(body))
 
-
-# ── Application
 
 T = TypeVar("T")
 
@@ -333,8 +329,6 @@ def _etags_of(fields: Sequence[tuple[bytes, bytes]]) -> frozenset[str]:
 def _dotted(namespace: Namespace, *name: str) -> str:
     return ".".join((*namespace, *name))
 
-
-# ── Probes of a standalone facade
 
 RESCAN_INTERVAL: Final = 5.0
 """Seconds until the next scan if no folder could be listed."""

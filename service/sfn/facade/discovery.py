@@ -20,8 +20,6 @@ from sfn.sfnfile.document import Document
 from sfn.sfnfile.locations import longest_prefix
 from sfn.sfnfile.naming import EXTENSION, HEAD, MAIN_BRANCH
 
-# ── One scan
-
 Tables: TypeAlias = Mapping[Namespace, Mapping[str, TablePlace]]
 
 FIRST_SCAN_TIMEOUT: Final = 30.0
@@ -135,8 +133,6 @@ class ScanResult:
         self.version += 1
 
 
-# ── Table source
-
 LISTING_TIMEOUT: Final = 5.0
 """Seconds for which a request waits for a new scan if there is an earlier result."""
 
@@ -235,8 +231,6 @@ def _merged(listings: Iterable[Tables]) -> Tables:
                 found.add(namespace, name, place)
     return dict(found.tables)
 
-
-# ── Scan of folders
 
 MAX_DEPTH: Final = 12
 """Maximum number of folders between a root and a table."""

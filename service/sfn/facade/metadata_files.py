@@ -38,8 +38,6 @@ from sfn.safe_open import DIRECTORY_FLAGS, MAX_LINKS, LinkRefused, open_below
 from sfn.sfnfile.locations import is_below, scheme_of
 from sfn.storage import StoreRouter
 
-# ── Local files
-
 MAX_LISTED_FILES: Final = 100_000
 """Maximum number of files in a folder."""
 
@@ -137,8 +135,6 @@ def _is_text(name: str) -> bool:
         return False
     return True
 
-
-# ── All kinds of files
 
 T = TypeVar("T")
 

@@ -30,8 +30,6 @@ from sfn.errors import (
 from sfn.facade import Namespace
 from sfn.facade.tables import SnapshotMode
 
-# ── Routes
-
 READ_METHODS: Final = frozenset({"GET", "HEAD"})
 
 _COMMIT: Final = "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}"
@@ -242,8 +240,6 @@ def paginate(names: Iterable[str], page: PageRequest) -> tuple[list[str], str | 
 def _malformed(expected: str, found: str) -> Rejected:
     return Rejected("request", status=HTTPStatus.BAD_REQUEST, expected=expected, found=found)
 
-
-# ── Errors
 
 NO_TABLE: Final = "NoSuchTableException"
 NO_NAMESPACE: Final = "NoSuchNamespaceException"

@@ -31,8 +31,6 @@ from sfn.reader.resolve import MetadataPointer, Question, resolve_pointer
 from sfn.sfnfile.document import Document
 from sfn.sfnfile.locations import check_any_scheme, longest_prefix
 
-# ── Response for a table
-
 _NONE: Final = "none: this catalog is read only"
 READ_ONLY_PROPERTIES: Final = {
     "gc.enabled": "false",
@@ -133,8 +131,6 @@ def _referenced(metadata: _Members) -> Raw:
     ]
     return Raw(msgspec.json.encode(referenced))
 
-
-# ── Loading
 
 MAX_CACHED_BYTES: Final = 64 << 20
 """Maximum size of all cached responses in bytes. They stay valid, because metadata files never change."""
@@ -267,8 +263,6 @@ def entity_tag(doc: Document, snapshots: SnapshotMode) -> str:
     return f'"{sha256(what.encode()).hexdigest()[: 2 * _TAG]}"'
 
 
-# ── Tables named by their directories
-
 DIRECTORY_NAMESPACE: Final[Namespace] = ("dir",)
 MAX_DIRECTORY_NAME: Final = 4_096
 """Maximum number of characters of a directory's name. Names are cached for a while, and no path is longer."""
@@ -312,8 +306,6 @@ def place_of_directory(name: str, trees: Mapping[str, FileReader]) -> TablePlace
         raise Unsafe(f"{name!r}", expected=f"{error}", found="another") from None
     return TablePlace(trees[root], Question(url, identifier, allowed=(root,)))
 
-
-# ── Tables that the service published
 
 LISTING_MAX_AGE: Final = 2.0
 """Seconds for which the listing of all tables is cached."""

@@ -222,7 +222,6 @@ def _decoded(encoded: object, media_type: object, at: str) -> object:
 
 
 def is_cloud_event(event: Event) -> bool:
-    """Return whether the event is a CloudEvent."""
     return event.data_at is not None
 
 

@@ -118,8 +118,6 @@ class Event(NamedTuple):
         )
 
 
-# ── Fields of foreign documents
-
 MAX_LEVELS: Final = 64
 """Most levels of a namespace."""
 MAX_NAME: Final = 512
@@ -237,8 +235,6 @@ def json_kind(value: object) -> str:
         case _:
             return "an object"
 
-
-# ── Results
 
 _PART: Final = "\x1f"
 """The separator in ids of several notifications of one event; no received id contains a control character."""

@@ -84,13 +84,10 @@ def _purge(operation: Mapping[str, object], at: str) -> bool:
     raise field_error(at, "purge", "true or false", json_kind(purge))
 
 
-# ── Metrics reports
-
 REPORT_TYPES: Final = frozenset({"commit-report", "scan-report"})
 
 
 def is_metrics_report(event: Event) -> bool:
-    """Return whether the event is a metrics report."""
     report_type = event.content.get("report-type")
     return event.data_at is None and isinstance(report_type, str) and report_type in REPORT_TYPES
 

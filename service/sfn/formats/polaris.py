@@ -43,8 +43,6 @@ from sfn.formats.event import (
     require_text,
 )
 
-# ── Notifications
-
 NOTIFICATION_TYPES: Final = ("CREATE", "UPDATE", "DROP", "VALIDATE", "UNKNOWN")
 SEPARATOR: Final = "\x1f"
 """The separator of namespace levels (Iceberg's REST specification, parameter `namespace`)."""
@@ -189,8 +187,6 @@ def _wrong(at: str, key: str, expected: str, found: str) -> Rejected:
     return field_error(at, key, expected, found, status=_MALFORMED)
 
 
-# ── Events
-
 SOURCE: Final = "org.apache.polaris"
 """The `source` of a CloudEvent with a Polaris event."""
 EVENT_TYPES: Final[Mapping[str, TableOrigin | None]] = {
@@ -241,8 +237,6 @@ def decode_polaris_event(event: Event) -> DecodedEvent:
     drop = event_type == "AFTER_DROP_TABLE"
     return (Notification(table, event.sender, event_id, drop=drop, origin=EVENT_TYPES[event_type], body=event.body),)
 
-
-# ── Webhook
 
 WEBHOOK_TYPES: Final = frozenset(
     {

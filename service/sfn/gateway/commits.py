@@ -24,8 +24,6 @@ from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.gateway.routes import CatalogChange, ChangeKind
 from sfn.inbox import InboxWriter
 
-# ── Owed sweeps
-
 RETRY_INTERVAL: Final = 1.0
 """Seconds between two attempts."""
 SENDER: Final = "gateway"
@@ -100,8 +98,6 @@ class OwedSweeps:
         _log.info("owed sweeps scheduled", catalogs=sorted(owed))
         return not self._owed
 
-
-# ── Outcome of a change
 
 _REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 
@@ -181,8 +177,6 @@ def notifications_of(
             ]
     assert_never(change.kind)
 
-
-# ── Recording commits
 
 INBOX_TIMEOUT: Final = 5.0
 """Most seconds that a commit waits for the inbox. While PostgreSQL executes the transaction, the commit waits for its

@@ -18,8 +18,6 @@ from typing import Final, TypeAlias, cast
 import httptools
 from typing_extensions import override
 
-# ── Header fields
-
 HeaderFields: TypeAlias = Sequence[tuple[bytes, bytes]]
 """Names in any case, in the order of arrival."""
 
@@ -76,12 +74,10 @@ class PublicAddress:
 
     @property
     def url(self) -> str:
-        """The address as a URL."""
         return f"{self.scheme}://{self.authority}{self.prefix}"
 
     @property
     def port(self) -> str:
-        """The port."""
         tail = self.authority.rpartition("]")[2].rpartition(":")
         return tail[2] if tail[1] else ("443" if self.scheme == "https" else "80")
 
@@ -164,8 +160,6 @@ def _passing(fields: HeaderFields, dropped: Iterable[bytes]) -> list[tuple[bytes
     without.update(list_values(fields, b"connection"))
     return [(name, value) for name, value in fields if name.lower() not in without]
 
-
-# ── Connection
 
 HEAD_LIMIT: Final = 262_144
 """Most bytes of a response's status line and header fields, including interim responses (1xx)."""

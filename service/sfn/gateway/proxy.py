@@ -20,7 +20,7 @@ import structlog
 
 from sfn import iceberg_errors
 from sfn.errors import OutcomeUnknown, Rejected, Transient
-from sfn.formats import MAX_STORED_EVENT
+from sfn.formats.decode import MAX_STORED_EVENT
 from sfn.gateway import commits, connection, routes
 from sfn.gateway import upstream as gateway_upstream
 from sfn.gateway.commits import CommitRecorder, PendingCommit
@@ -46,8 +46,6 @@ from sfn.gateway.streams import (
 from sfn.gateway.upstream import UpstreamRequest
 from sfn.limits import EXHAUSTED_MESSAGE, RETRY_AFTER, BodyMemory, BodyMemoryExhausted, BodyReservation
 from sfn.telemetry.logs import LogThrottle
-
-# ── The client's side
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -185,8 +183,6 @@ class ResponseWriter:
         kind = (b"content-type", iceberg_errors.ICEBERG_ERROR_MEDIA_TYPE)
         await self.send_whole(status, iceberg_errors.iceberg_error_body(status, message), [*fields, kind])
 
-
-# ── Proxy
 
 CONFIG: Final = "/v1/config"
 """End of the path of the only request with a rewritten response body."""
@@ -526,9 +522,6 @@ async def _answer_error(error: Transient, writer: ResponseWriter) -> None:
     detail = f"expected {error.expected}, found {error.found}"
     retry_after = [(b"retry-after", b"%d" % max(1, round(error.retry_after)))] if error.retry_after else []
     await writer.send_error(status, detail, retry_after)
-
-
-# ── Applications
 
 
 GATEWAY_PATH: Final = "/catalog/"

@@ -32,8 +32,6 @@ from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import Rejected
 from sfn.formats.event import MAX_LEVELS, require_text
 
-# ── Recognised requests
-
 
 class ChangeKind(StrEnum):
     """The kinds of changes that a request can make."""
@@ -131,8 +129,6 @@ def recognise_change(method: str, path: str, query: str = "") -> CatalogChange |
     return None
 
 
-# ── Mapped catalogs and limits
-
 MAX_MISSING_PER_SECOND: Final = 20
 """Most missing tables per second and client that are checked after a request to change them."""
 MAX_REPORTED_PREFIXES: Final = 100
@@ -205,8 +201,6 @@ class MissingTableLimit:
         self._counts[peer] += 1
         return self._counts[peer] > MAX_MISSING_PER_SECOND
 
-
-# ── Tables of a change
 
 DEFAULT_SEPARATOR: Final = "%1F"
 """Default separator of namespace levels (REST specification, `namespace` parameter)."""

@@ -184,8 +184,6 @@ class RequestBody:
         return part
 
 
-# ── Observed responses
-
 MAX_SCANNED: Final = 1 << 20
 """Most bytes of a response that are scanned."""
 

@@ -446,8 +446,6 @@ def _describe_error(error: OSError) -> str:
     return error.strerror or type(error).__name__
 
 
-# ── Rewritten configuration and locations
-
 SEPARATOR_KEY: Final = "namespace-separator"
 PREFIX_KEY: Final = "prefix"
 READABLE_CODINGS: Final = frozenset({b"gzip", b"x-gzip", b"deflate", b"identity"})

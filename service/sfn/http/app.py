@@ -23,8 +23,6 @@ from sfn.http.events import Readiness
 from sfn.limits import BodyMemory
 from sfn.telemetry.scrape import Exposition
 
-# ── Metrics
-
 METRICS_PATH: Final = "/metrics"
 
 _DESCRIBED: Final[dict[int | str, dict[str, Any]]] = {
@@ -72,8 +70,6 @@ def metrics_router(
     return router
 
 
-# ── Malformed requests
-
 _MAX_FIELDS: Final = 3
 """Most wrong fields in one message."""
 _MAX_KEY: Final = 40
@@ -105,9 +101,6 @@ def _describe_error(error: Mapping[str, Any]) -> str:
     expectation = _EXPECTATION.fullmatch(error["msg"])
     message = _MESSAGES.get(error["type"]) or (expectation[1] if expectation is not None else "is malformed")
     return f"{' '.join(str(part)[:_MAX_KEY] for part in loc)}: {message}"
-
-
-# ── Application
 
 
 AsgiApplication: TypeAlias = Callable[[MutableMapping[str, Any], Receive, responses.Send], Awaitable[None]]

@@ -87,8 +87,6 @@ def _too_large(size: int, found: str) -> Rejected:
     )
 
 
-# ── Middleware
-
 ADMIN_BODY_LIMITS: Final = BodyLimits(size=1 << 20)
 """Limits for a request to the admin API."""
 
@@ -154,8 +152,6 @@ def _declared(scope: MutableMapping[str, Any]) -> int | None:
     length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
     return int(length) if length.isdigit() else None
 
-
-# ── Rate limit
 
 _MINUTE: Final = 60.0
 _BURST_DIVISOR: Final = 10

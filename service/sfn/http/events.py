@@ -14,7 +14,8 @@ import structlog
 from sfn.domain.events import MAX_STORED_BODY, Notification, PutResult, UndecodableRequest
 from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
 from sfn.errors import FatalError, Rejected, Transient
-from sfn.formats import POLARIS_NOTIFICATIONS, DecodedRequest, as_structured, decode, notifications_for_unread, polaris
+from sfn.formats import polaris
+from sfn.formats.decode import POLARIS_NOTIFICATIONS, DecodedRequest, as_structured, decode, notifications_for_unread
 from sfn.formats.event import EventRequest, Sender
 from sfn.http import body, responses, signature
 from sfn.http.responses import EventsResponse, ResponseFormat
@@ -24,8 +25,6 @@ from sfn.inbox import InboxWriter
 from sfn.limits import EXHAUSTED_MESSAGE, RETRY_AFTER, BodyMemory, BodyMemoryExhausted, BodyReservation
 from sfn.telemetry.logs import LogThrottle, RejectionLog
 from sfn.telemetry.metrics import EventMetrics
-
-# ── Relevant events
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class EventFilter:
     event_only: Collection[str] = ()
 
     def decode(self, request: EventRequest) -> DecodedRequest:
-        """Return the decoded request; raise `Rejected` as `sfn.formats.decode` does."""
+        """Return the decoded request; raise `Rejected` as `sfn.formats.decode.decode` does."""
         return decode(request, self.event_only)
 
     def relevant(self, notifications: Sequence[Notification]) -> list[Notification]:
@@ -56,8 +55,6 @@ class EventFilter:
         """Return whether notifications for a table or a catalog are relevant."""
         return isinstance(subject, CatalogName) or subject.catalog in self.event_only or self.covers(subject)
 
-
-# ── Undecodable requests
 
 _UNSIGNED: Final = "#unsigned"
 """Suffix of the stored path of a signed request with unsigned information in its path or headers. No route ends so."""
@@ -108,8 +105,6 @@ def to_request(event: UndecodableRequest, sender: Sender, event_only: Collection
     kind = [] if event.content_type is None else [(b"content-type", event.content_type.encode("latin-1"))]
     return EventRequest(path, kind, event.body, sender)
 
-
-# ── Ingest
 
 _NOTHING: Final = PutResult(0, 0)
 
@@ -218,8 +213,6 @@ def log_rejected(refusal: Rejected, sender: Sender) -> None:
     _log.info("events rejected", sender=sender.name, status=refusal.status, error=str(refusal))
 
 
-# ── Readiness
-
 DRAINING: Final = "draining"
 
 
@@ -244,7 +237,6 @@ class Readiness:
         return DRAINING in self._reasons
 
     def add_reason(self, reason: str) -> None:
-        """Add a reason."""
         self._reasons[reason] = None
 
     def clear_reason(self, reason: str) -> None:
@@ -256,8 +248,6 @@ class Readiness:
         """Accept nothing new from now on."""
         self.add_reason(DRAINING)
 
-
-# ── Endpoint
 
 EVENTS_PATH: Final = "/v1/events"
 """Path for all event formats except Polaris' notifications, which have paths of their own."""

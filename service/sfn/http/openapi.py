@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
-from sfn.formats import MAX_EVENTS
+from sfn.formats.decode import MAX_EVENTS
 from sfn.formats.event import CONTROL_CHARACTERS, MAX_LEVELS, MAX_LOCATION, MAX_NAME
 from sfn.formats.native import OPERATIONS
 from sfn.formats.polaris import NOTIFICATION_TYPES, SEPARATOR
 from sfn.http import responses
 from sfn.http.signature import MAX_ORIGIN, ORIGIN_HEADER
-
-# ── Webhook handshake
 
 _UNAUTHENTICATED: Final = "no valid token or signature, or a signature that is too old"
 _WEB_PAGE: Final = "a request of a web page (`Origin`) while no sender needs a token"
@@ -68,9 +66,6 @@ OPTIONS: Final[dict[str, Any]] = {
 }
 
 
-# ── Signed requests
-
-
 def _header_scheme(name: str, description: str) -> dict[str, Any]:
     return {"type": "apiKey", "in": "header", "name": name, "description": description}
 
@@ -97,8 +92,6 @@ SENDERS: Final[list[dict[str, list[str]]]] = [
 ]
 """Security requirements of the routes for events. Each sender has one of these schemes configured."""
 
-
-# ── Polaris' notifications
 
 _POLARIS_LEVEL: Final = f"[^{CONTROL_CHARACTERS}]+"
 _POLARIS_TEXT: Final = {"type": "string", "minLength": 1, "maxLength": MAX_NAME, "pattern": f"^{_POLARIS_LEVEL}$"}
@@ -221,8 +214,6 @@ def polaris_paths(retry_after: dict[str, Any]) -> dict[str, Any]:
         }
     }
 
-
-# ── Native events, and all paths
 
 _PLAIN: Final = f"^[^{CONTROL_CHARACTERS}]+$"
 _LEVEL: Final = f"[^.{CONTROL_CHARACTERS}]{{1,{MAX_NAME}}}"

@@ -15,8 +15,6 @@ from sfn import iceberg_errors
 from sfn.domain.events import PutResult
 from sfn.errors import Rejected, SfnError
 
-# ── Problem documents
-
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
 INTERNAL_ERROR: Final = "internal error of the service; see its log"
 """Detail of a response with status 500."""
@@ -51,8 +49,6 @@ def retry_after_seconds(retry_after: float | None) -> int:
     """Return the value of `Retry-After` (RFC 9110, section 10.2.3): whole seconds, at least 1."""
     return max(1, math.ceil(retry_after or 1))
 
-
-# ── Response formats
 
 ResponseHeaders: TypeAlias = Iterable[tuple[bytes, bytes]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -90,7 +86,6 @@ class ResponseFormat:
     media_type: bytes
 
     def error(self, status: int, detail: str, headers: ResponseHeaders = (), *, where: str = "") -> EventsResponse:
-        """Return the response to an error."""
         content = self.error_body(status, detail, where)
         return _with_body(status, content, [*headers, (b"content-type", self.media_type)])
 

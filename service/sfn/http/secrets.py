@@ -17,8 +17,6 @@ from typing import Final, NoReturn, assert_never
 from sfn.concurrency import WatchedFiles, unreadable_file_error
 from sfn.errors import FatalError
 
-# ── Bearer tokens
-
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 
 
@@ -32,8 +30,6 @@ def bearer_token(authorization: bytes | None) -> bytes | None:
     parts = authorization.split() if authorization is not None else ()
     return parts[1] if len(parts) == 2 and parts[0].lower() == b"bearer" else None  # noqa: PLR2004 - scheme and token
 
-
-# ── Secrets by scheme
 
 WEBHOOK_PREFIX: Final = "whsec_"
 """Prefix of a secret of Standard Webhooks."""
@@ -117,8 +113,6 @@ def _decoded(secret: str) -> bytes | None:
     return found if is_canonical and _MIN_BYTES <= len(found) <= _MAX_BYTES else None
 
 
-# ── Accepted tokens and token files
-
 MAX_FILE: Final = 65_536
 """Most bytes of a token file."""
 
@@ -195,7 +189,6 @@ class PartyTokens:
         self.file = file
 
     def active(self) -> tuple[AcceptedToken, ...]:
-        """Return the active tokens."""
         return self._named if self.file is None else (*self._named, *self.file.tokens())
 
 

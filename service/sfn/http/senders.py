@@ -28,8 +28,6 @@ from sfn.http.signature import (
 )
 from sfn.telemetry.logs import RejectionLog
 
-# ── Keyring
-
 _EXPECTED = "different tokens for all senders and the operators"
 _REMEDY = "give each sender and the operators tokens of their own"
 
@@ -108,8 +106,6 @@ def _shared(keys: Sequence[tuple[str, AcceptedToken]]) -> dict[bytes, list[str]]
         owners[token.digest].setdefault(party, f"{party} ({token.name})")
     return {digest: list(places.values()) for digest, places in owners.items() if len(places) > 1}
 
-
-# ── Senders
 
 ANONYMOUS: Final = "anonymous"
 """Name of the sender of all events while no sender is configured."""
@@ -259,8 +255,6 @@ def anonymous_senders(catalogs: Iterable[str]) -> Senders:
     """
     return _AnonymousSenders(Keyring({}), {}, Sender(ANONYMOUS, {catalog: catalog for catalog in catalogs}))
 
-
-# ── Operators
 
 OPERATORS_PARTY: Final = "admin"
 """The operators' name in a keyring, which is their section in the settings."""

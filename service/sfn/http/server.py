@@ -27,8 +27,6 @@ from sfn.http.app import AsgiApplication
 from sfn.limits import connections_per_listener
 from sfn.telemetry.logs import LogThrottle
 
-# ── Listening socket
-
 BACKLOG: Final = 2048
 """Most connections that wait to be accepted."""
 
@@ -66,8 +64,6 @@ def listening_socket(host: str, port: int, section: str = "listener", remedy: st
         yield listener
 
 
-# ── TLS handshakes
-
 _log = structlog.stdlib.get_logger(__name__)
 
 
@@ -93,8 +89,6 @@ class LoggedHandshake(ssl.SSLObject):
                 _log.warning("TLS handshake failed", why=why, suppressed=suppressed)
             raise
 
-
-# ── Certificate
 
 _MISMATCHES: Final = frozenset({"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED"})
 """OpenSSL's reasons if a key does not belong to a certificate; the last one if the two are of different types."""
@@ -195,8 +189,6 @@ def _holds_certificates(file: Path) -> bool:
         return False
     return True
 
-
-# ── Server
 
 HEAD_LIMIT: Final = 65_536
 """Approximate limit in bytes for a request line with header fields, and for trailer fields.

@@ -23,8 +23,6 @@ from sfn.formats import polaris
 from sfn.formats.event import EventRequest, Headers, Sender
 from sfn.http.responses import EventsResponse, ResponseFormat
 
-# ── Signatures
-
 TOLERANCE: Final = 300
 """Most seconds between a timestamp and the present, in both directions."""
 MAX_SIGNATURES: Final = 16
@@ -205,8 +203,6 @@ def _digest(secret: bytes, prefix: bytes, body: bytes) -> bytes:
     return mac.digest()
 
 
-# ── Parts covered by a signature
-
 _SEPARATOR: Final = "\x1f"
 """Separator between the id of a message and the index of an event in it. Ids of messages have no control characters."""
 _CONTENT_TYPE: Final = b"content-type"
@@ -262,8 +258,6 @@ def with_message_id(notifications: Sequence[Notification], message: str | None) 
         for index, notification in enumerate(notifications)
     ]
 
-
-# ── Webhook handshake
 
 ALLOW_HEADER: Final = (b"allow", b"POST, OPTIONS")
 ORIGIN_HEADER: Final = "WebHook-Request-Origin"

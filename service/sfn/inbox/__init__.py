@@ -27,8 +27,6 @@ from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Out
 from sfn.inbox.model import AdminCommand, AuditEntry, DeadLetter, DeadLetterFilter, NewDeadLetter, TableStatus
 from sfn.inbox.statistics import DropLimitState, QueueStats
 
-# ── Receiver and workers
-
 
 class InboxWriter(Protocol):
     """Port of the receiver: the way into the inbox."""
@@ -161,9 +159,6 @@ class DropLimit(Protocol):
         ...
 
 
-# ── Operators
-
-
 class AdminQueries(Protocol):
     """Port of operators: the state of the inbox. Every call raises `Transient` with scope inbox, or `FatalError`."""
 
@@ -175,9 +170,7 @@ class AdminQueries(Protocol):
         """Return the state of one job; None if there is none."""
         ...
 
-    async def drop_limit_state(self, catalog: str) -> DropLimitState:
-        """Return the state of the drop limit of a catalog."""
-        ...
+    async def drop_limit_state(self, catalog: str) -> DropLimitState: ...
 
     async def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
         """Return audit entries with ids below `before`, newest first; None starts with the newest."""
@@ -241,7 +234,7 @@ class CatalogAdmin(Protocol):
         ...
 
     async def record_owner(self, catalog: str, catalog_id: str) -> None:
-        """Record durably which `catalog_id` the files of a catalog carry; see `sfn.inbox.admin`."""
+        """Record durably which `catalog_id` the files of a catalog carry; see `sfn.inbox.maintenance`."""
         ...
 
     async def retired_catalogs(self) -> frozenset[str]:

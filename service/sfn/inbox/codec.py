@@ -149,17 +149,14 @@ def parse_job(key: str, columns: tuple[Any, ...], locations: frozenset[str]) -> 
 
 
 def parse_pending(column: bytes | None) -> PendingChange:
-    """Return the pending change from its column."""
     return _decode_pending(column) if column is not None else _EMPTY_PENDING
 
 
 def parse_table_state(column: bytes | None) -> TableState:
-    """Return the table state from its column."""
     return _decode_table_state(column) if column is not None else _EMPTY_TABLE_STATE
 
 
 def parse_cache(column: bytes | None) -> PublishCache:
-    """Return the cache from its column."""
     return _decode_cache(column) if column is not None else _EMPTY_CACHE
 
 
@@ -279,8 +276,6 @@ def encode_changes(job: Job, before: Job | None) -> dict[str, Any]:
         )
     return changed
 
-
-# ── Dead letters
 
 DEAD_LETTER_COLUMNS = "id, key, sender, reason, detail, attempts, status, opened_at, changed_at, actor"
 """The columns that `parse_dead_letter` reads."""

@@ -59,7 +59,6 @@ class OpenIntent:
 
     @property
     def key(self) -> IntentKey:
-        """The key of the intent."""
         return self.id, self.subject
 
     @property
@@ -166,8 +165,6 @@ def notifications_for_due(due: Iterable[OpenIntent]) -> list[Notification]:
     return [Notification(subject, sender) for subject, sender in senders.items()]
 
 
-# ── Changes of one transaction
-
 ReceivedIntent: TypeAlias = tuple[Intent | IntentOutcome, datetime]
 """A message, and when it was received."""
 
@@ -240,7 +237,6 @@ class OpenIntents:
         self._unresolved: dict[JobKey, datetime] = {}
 
     def apply(self, message: Intent | IntentOutcome, now: datetime) -> None:
-        """Apply a message."""
         if isinstance(message, Intent):
             self._open_intent(message, now)
         elif isinstance(message, IntentOutcome):

@@ -33,8 +33,6 @@ from sfn.inbox.intents import OpenIntentStats
 from sfn.sfnfile.locations import store_prefix
 from sfn.sfnfile.naming import layout_location
 
-# ── Status
-
 
 @dataclass(frozen=True, slots=True)
 class LastResult:
@@ -104,8 +102,6 @@ class TableStatus:
     last_event: LastEvent | None
     open_intents: OpenIntentStats | None = None
 
-
-# ── Jobs
 
 MAX_UNLISTED_NAMESPACES: Final = 1_000
 """Most unlisted namespaces that are recorded per sweep: each claim compares its table with them."""
@@ -280,8 +276,6 @@ def to_table_status(job: Job, last_event: LastEvent | None, open_intents: OpenIn
     )
 
 
-# ── Dead letters and the audit log
-
 MAX_UNDECODABLE_PER_SENDER = 1_000
 """Most undecodable requests that are stored per sender; the oldest is deleted."""
 
@@ -439,9 +433,6 @@ def poison_letter(subject: JobKey, crashes: int, attempts: int) -> NewDeadLetter
     """Return the dead letter of a subject with too many consecutive crashes."""
     detail = f"{subject}: {crashes} attempts in a row ended the process or lost their lease"
     return NewDeadLetter(subject, DeadLetterReason.POISON, detail, attempts)
-
-
-# ── Configuration and transactions
 
 
 @dataclass(frozen=True, slots=True)

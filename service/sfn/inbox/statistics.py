@@ -100,9 +100,6 @@ class DropLimitState:
     live_tables: int
 
 
-# ── Tables with several names
-
-
 @dataclass(frozen=True, slots=True)
 class NamedTable:
     """A table under one of its names.

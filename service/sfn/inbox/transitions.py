@@ -167,7 +167,6 @@ def on_claim(job: Job, fencing_token: int, now: datetime, lease: timedelta) -> J
 
 
 def on_renew(job: Job, now: datetime, lease: timedelta) -> Job:
-    """Return the job with a renewed lease."""
     return replace(job, lease_until=now + lease)
 
 
@@ -337,8 +336,6 @@ def _recheck_at(job: Job, now: datetime, cap: timedelta) -> datetime:
     # A last attempt later than now was recorded by a clock that was ahead.
     return max(now, min(tried_at, now) + cap)
 
-
-# ── Event-only catalogs
 
 MAX_REPORTED_CHANGES = 16
 """Most reported changes of a job that wait for a publish."""

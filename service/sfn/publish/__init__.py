@@ -9,7 +9,8 @@ Start reading in `decide.py`, then `publish.py`. Main types: `Observations` and 
 `Policy` (`policy.py`).
 
     existing_files     which files are ours               plan               the files at the table's own place
-    commit_files       document contents, commit files    renames_and_drops  the files at all other places
+    commit_files       one file for each commit           renames_and_drops  the files at all other places
     replica_lag        may the answer be followed now     spellings          several spellings of one name
-    outcome            outcome and state after the plan   comparison         differences only, for a dry run
+    outcome            outcome and state after the plan   documents          contents of documents and hints
+    dry_run            differences only, for a dry run
 """

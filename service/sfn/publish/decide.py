@@ -20,7 +20,7 @@ from sfn.domain.catalog_answer import NoSuchTable, StagedCreate
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, LeasedJob, PublishResult, Rescheduled
 from sfn.errors import LocationRefused
-from sfn.publish.commit_files import is_our_hint, refresh_commit_files
+from sfn.publish.commit_files import refresh_commit_files
 from sfn.publish.context import (
     FileChange,
     PlanBuilder,
@@ -32,6 +32,7 @@ from sfn.publish.context import (
     hint_at,
     tested_aliases,
 )
+from sfn.publish.documents import is_our_hint
 from sfn.publish.existing_files import FileFinder, TableFiles, conflict_letter, foreign_documents
 from sfn.publish.outcome import next_refresh_at, outcome_of, outcome_of_staged_create, outcome_without_table
 from sfn.publish.plan import needs_listing, write_pointer

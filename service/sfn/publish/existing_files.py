@@ -59,7 +59,6 @@ class TableFiles:
 
     @property
     def main_document(self) -> Document | None:
-        """The document of the main file."""
         return self.files[0].doc if self.files else None
 
     @property

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import PublishedPointer, StoredObject
-from sfn.publish.commit_files import (
+from sfn.publish.commit_files import write_commit_files
+from sfn.publish.context import PlanBuilder, PublishContext, Put, Stage, hint_at
+from sfn.publish.documents import (
     cleared_hint,
     current_document,
     is_our_hint,
     is_up_to_date,
     names_nothing,
     tombstone_document,
-    write_commit_files,
 )
-from sfn.publish.context import PlanBuilder, PublishContext, Put, Stage, hint_at
 from sfn.publish.existing_files import OurFile, TableFiles, conflict_letter, has_identifier, pointer_files
 from sfn.publish.queries import MAX_FOREIGN_FILES, RecordLocation
 from sfn.sfnfile import version_hint

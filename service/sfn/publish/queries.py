@@ -261,7 +261,6 @@ class Observations:
 
 
 def folder_of(key: str) -> str:
-    """Return the folder of a key."""
     return key.rpartition("/")[0]
 
 

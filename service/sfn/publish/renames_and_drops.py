@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import BackwardStep, DeadLettered, DeadLetterReason, StepKind, Wakeup
 from sfn.errors import LocationRefused
-from sfn.publish.commit_files import clear_hint, complete_commit_files, remove_commit_files, tombstone_document
+from sfn.publish.commit_files import complete_commit_files, remove_commit_files
 from sfn.publish.context import PlanBuilder, PublishContext, Stage, is_same_file
+from sfn.publish.documents import clear_hint, tombstone_document
 from sfn.publish.existing_files import OurFile, TableFiles, foreign_documents, parse_or_none
 from sfn.publish.policy import OnDrop
 from sfn.publish.queries import IsListed, IsStepAllowed
@@ -19,8 +20,6 @@ from sfn.sfnfile import version_hint
 from sfn.sfnfile.document import Document, DocumentState, Link, render
 from sfn.sfnfile.locations import canonical, check_location
 from sfn.sfnfile.naming import MAIN_BRANCH, FileLayout, FileOwner
-
-# ── Rename targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +117,6 @@ def _candidates(context: PublishContext, uuid: str) -> list[Wakeup]:
     wakeups += [Wakeup(renamed_to)] if renamed_to is not None and renamed_to != context.name else []
     wakeups += [Wakeup(entry.table, live.location) for entry, live in others if entry.table != renamed_to]
     return [wakeup for wakeup in wakeups if context.policy.table_filter.covers(wakeup.table)]
-
-
-# ── Older files of a table, which are updated before its newest file
 
 
 def jobs_with_older_files(
@@ -242,9 +238,6 @@ def last_written_at(existing: Iterable[TableFiles]) -> datetime:
     return max(
         table_files.main_document.written_at for table_files in existing if table_files.main_document is not None
     )
-
-
-# ── Files at other places than the table's own
 
 
 def update_files_elsewhere(
@@ -525,9 +518,6 @@ def _expire(context: PublishContext, table_files: TableFiles, builder: PlanBuild
             named = replace(file.doc, name_now=name_now, ordinal=context.last_ordinal + 1)
             builder.put(Stage.TOMBSTONE, file.key, render(named), file.stored)
     clear_hint(context, table_files, builder, repeated=True)
-
-
-# ── Missing tables
 
 
 def drop_missing_tables(context: PublishContext, nowhere: Mapping[str, list[TableFiles]], builder: PlanBuilder) -> None:

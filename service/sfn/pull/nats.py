@@ -28,8 +28,6 @@ from sfn.pull.nats_connection import (
 )
 from sfn.pull.source import subjects_overlap
 
-# ── JetStream consumer
-
 ACK_WAIT: Final = 60.0
 """Seconds until an unacknowledged message is delivered again: longer than the slowest disk takes."""
 MAX_UNACKNOWLEDGED: Final = 1_000
@@ -148,8 +146,6 @@ class JetStreamConsumer:
         return SourceUnavailable(self._where, expected=expected, found=f"{error.description} ({error.err_code})")
 
 
-# ── Delivered messages
-
 BATCH: Final = 64
 """Most messages in progress at a time."""
 IDLE: Final = 5.0
@@ -218,8 +214,6 @@ def headers_of(message: Msg) -> Headers:
     """Return the headers of a message in the form of a request's headers."""
     return [(name.lower().encode(), value.encode()) for name, value in (message.headers or {}).items()]
 
-
-# ── Core NATS
 
 MAX_PENDING: Final = 1024
 """Most messages that wait for the inbox; further ones are dropped."""
@@ -299,8 +293,6 @@ async def subscribe(connection: NatsConnection, subject: str, group: str) -> Asy
     finally:
         delivered.close()
 
-
-# ── JetStream
 
 EXPIRES: Final = 30
 """Seconds until a request for messages expires."""

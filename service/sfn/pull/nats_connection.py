@@ -32,8 +32,6 @@ from sfn.concurrency import AbandonableThreads, TimedOut, describe_timeout
 from sfn.errors import ErrorScope, SfnError, Transient
 from sfn.pull import SourceUnavailable
 
-# ── Options
-
 
 @dataclass(frozen=True, slots=True)
 class DurableConsumer:
@@ -76,8 +74,6 @@ class NatsOptions:
     user: str | None = None
     password_file: Path | None = None
 
-
-# ── Login
 
 MAX_FILE: Final = 65_536
 """Most bytes of a file with a secret."""
@@ -225,8 +221,6 @@ def _unusable(where: str, file: Path | None, expected: str, found: str) -> Sourc
     remedy = f"put the file there, readable for the service's user, or set {where}"
     return SourceUnavailable(f"{where}: {file}", expected=expected, found=found, remedy=remedy)
 
-
-# ── Connection
 
 STEP_TIMEOUT: Final = 5
 """Seconds for each step of making a connection, and for each answer."""

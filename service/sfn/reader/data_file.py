@@ -27,8 +27,6 @@ from pyiceberg.types import NestedField, TimestampType, TimestamptzType, UUIDTyp
 
 from sfn.errors import NotSupported
 
-# ── Limits of PyArrow for ORC files
-
 _NANOSECONDS: Final = 1_000
 _MOST: Final = (1 << 63) // _NANOSECONDS
 """The limit of ORC timestamps in PyArrow, in microseconds from 1970: PyArrow counts nanoseconds, from 1677 to 2262."""
@@ -51,8 +49,6 @@ def _has_far_times(file: DataFile, field: NestedField) -> bool:
     times = [int.from_bytes(bound, "little", signed=True) for bound in bounds if bound is not None]
     return any(abs(time) >= _MOST for time in times)
 
-
-# ── Arrow arrays of the types that a schema requires
 
 ArrayConverter: TypeAlias = Callable[[pa.Array], pa.Array]
 """A conversion of the values of a list or map."""
@@ -138,8 +134,6 @@ def _uuid_text(array: pa.Array) -> pa.StringArray:
     offsets = np.arange(0, (rows + 1) * _TEXT, _TEXT, dtype=np.int32)
     return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(text), whole.buffers()[0])
 
-
-# ── A file's columns as the table's
 
 _DAYS: Final = pa.int32()
 _LONG: Final = pa.int64()
@@ -254,8 +248,6 @@ def to_scalar(value: Any, kind: iceberg.IcebergType) -> pa.Scalar:  # noqa: ANN4
 def _repeated(value: pa.Scalar, kind: pa.DataType, rows: int) -> pa.Array:
     return cast_array(pa.repeat(value, rows), kind) if value.is_valid else pa.nulls(rows, kind)
 
-
-# ── Reading
 
 _FORMATS: Final = {
     # By default 96-bit times are counted in nanoseconds, which exist only between 1677 and 2262.

@@ -20,8 +20,6 @@ from sfn.safe_open import DIRECTORY_FLAGS, LinkRefused
 from sfn.sfnfile.locations import canonical, is_below, scheme_of
 from sfn.sfnfile.naming import depth_below_table
 
-# ── Interfaces
-
 T = TypeVar("T")
 
 FIRST_READ_SIZE: Final = 1 << 14
@@ -160,8 +158,6 @@ def directory_url(directory: str | os.PathLike[str]) -> str:
     path = text if text.startswith("/") else f"{Path.cwd()}/{text}"
     return canonical(os.path.realpath(path) if ".." in path.split("/") else os.path.normpath(path))
 
-
-# ── Local files
 
 _SCHEME: Final = "file://"
 NOT_FOUND_ERRORS: Final = (FileNotFoundError, NotADirectoryError)
@@ -320,9 +316,6 @@ def to_reader_error(key: str, error: OSError | ValueError) -> Unreadable:
     return Unreachable(key, expected="a readable file or folder", found=found)
 
 
-# ── Files in memory
-
-
 class InMemoryFileSystem:
     """The `FileSystem` of a mapping from canonical URLs to contents."""
 
@@ -343,8 +336,6 @@ class InMemoryFileSystem:
     async def is_folder(self, url: str) -> bool:
         return any(key.startswith(f"{url}/") for key in self._bodies)
 
-
-# ── Choice of the file system
 
 if TYPE_CHECKING:
     from sfn.reader.remote_files import FsspecFileSystem

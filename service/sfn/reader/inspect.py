@@ -18,8 +18,6 @@ from sfn.errors import CommitNotFound, SfnError
 from sfn.reader.pyiceberg_files import MetadataIO
 from sfn.reader.table import AllowedFiles
 
-# ── The tree
-
 
 @dataclass(frozen=True, slots=True)
 class DataFileNode:
@@ -168,8 +166,6 @@ class MetadataNode:
         """All problems of the files below."""
         return [text for one in self.snapshots if one.contents is not None for text in one.contents.problems]
 
-
-# ── The walk from a metadata file to the data
 
 T = TypeVar("T")
 

@@ -40,8 +40,6 @@ from sfn.sfnfile.naming import (
     owner_prefix,
 )
 
-# ── Documents, and the links between them
-
 MAX_HOPS: Final = 8
 """The maximum number of `moved_to` links that are followed."""
 
@@ -140,9 +138,6 @@ def link_text(link: Link | None) -> str:
     return ".".join((*link.namespace, link.name)) if link is not None else "gone"
 
 
-# ── The table that a reader asks for
-
-
 @dataclass(frozen=True, slots=True)
 class TableSelector:
     """The choice of a table in a directory.
@@ -204,9 +199,6 @@ class TableSelector:
                 )
 
 
-# ── Branches and tags
-
-
 class BranchLookup:
     """A search for the document of one branch or tag.
 
@@ -263,8 +255,6 @@ def _branch_keys(leading: FoundDocument, ref: str) -> Sequence[str]:
     return []
 
 
-# ── Choice among several live documents
-
 _MAX_NAMED: Final = 10
 
 
@@ -315,8 +305,6 @@ def _labels(found: Sequence[FoundDocument]) -> list[str]:
         return names
     return [f"{identifier_text(one.doc)} ({one.doc.guid or 'no uuid'}, catalog {one.doc.catalog_id})" for one in found]
 
-
-# ── The search
 
 MAX_LISTED: Final = 100_000
 """The maximum number of file names that are listed per folder."""

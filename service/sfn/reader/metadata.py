@@ -30,8 +30,6 @@ from sfn.sfnfile.locations import (
 )
 from sfn.sfnfile.naming import MAIN_BRANCH
 
-# ── The `table-uuid` of a metadata file of any size
-
 MAX_SCANNED_SIZE: Final = 1 << 30
 """The maximum size in bytes of the JSON that is scanned: a file that inflates to more is no metadata."""
 
@@ -189,8 +187,6 @@ class _UuidScanner:
         if self._is_uuid_next:
             self.value, self.over = self._last, True
 
-
-# ── The contents of a metadata file
 
 _T = TypeVar("_T")
 
@@ -481,8 +477,6 @@ def malformed_metadata_error(key: str, expected: str, found: str) -> MalformedMe
     """Return the error for a file that is no valid metadata file."""
     return MalformedMetadata(key, expected=expected, found=found, remedy="ask the catalog which file is current")
 
-
-# ── The locations that a reader follows
 
 _ESCAPE: Final = re.compile("%(?:2E|2F|5C)")
 """The escapes that `sfn.sfnfile.naming` writes."""

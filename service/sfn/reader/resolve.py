@@ -19,8 +19,6 @@ from sfn.sfnfile.document import Document, render_ordinal
 from sfn.sfnfile.locations import store_prefix
 from sfn.sfnfile.naming import MAIN_BRANCH
 
-# ── Locations relative to the SFN file
-
 
 def relative_location(found: FoundDocument) -> str:
     """Return the metadata file's location relative to a document's own place.
@@ -44,8 +42,6 @@ def relative_location(found: FoundDocument) -> str:
             raise Unsafe(found.key, expected="a `metadata_file_relative` within the store", found=original)
     return "/".join((store, *path))
 
-
-# ── Questions and answers
 
 if TYPE_CHECKING:
     from pyiceberg.table import StaticTable

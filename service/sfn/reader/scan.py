@@ -34,8 +34,6 @@ from sfn.reader.data_file import Projection, describe_file, first_misread_field,
 from sfn.reader.predicate import bind_filter
 from sfn.reader.table import to_unreadable
 
-# ── The files that hold the rows
-
 _READ: Final = {FileFormat.PARQUET, FileFormat.ORC}
 _READ_DELETES: Final = {*_READ, FileFormat.PUFFIN}
 _DELETES: Final = {DataFileContent.POSITION_DELETES, DataFileContent.EQUALITY_DELETES}
@@ -173,8 +171,6 @@ def _later(predicate: LiteralPredicate) -> BooleanExpression:
 def _with_later(literals: Iterable[Literal[Any]]) -> set[Literal[Any]]:
     return {*literals, *(LongLiteral(one.value + 1) for one in literals if one.value < 0)}
 
-
-# ── The rows
 
 if TYPE_CHECKING:
     from pyiceberg.table import StaticTable

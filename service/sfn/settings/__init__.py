@@ -4,8 +4,8 @@
     settings.listener.port
     settings.catalogs["prod"].replica_lag
 
-Start reading with `load`, then `sfn.settings.model.Settings`, which has one attribute for each section of the file.
-The sections are in `sections` and `service`, checks across sections in `checks`, and types of values in `types`.
+Start reading with `load`, then `sfn.settings.root.Settings`, which has one attribute for each section of the file.
+The sections with their keys are in `sections`, checks across sections in `checks`, and types of values in `types`.
 `tests/pages/descriptions.py` explains each key to operators.
 
 Only this package reads the environment. Settings are frozen values. They hold the paths of files with secrets, not the
@@ -27,13 +27,10 @@ from pydantic_core import ErrorDetails
 
 from sfn.errors import SfnError, suggest_name
 from sfn.settings.checks import consistency_errors
-from sfn.settings.model import Settings
-from sfn.settings.sections import AdminSettings
-from sfn.settings.service import ListenerSettings
+from sfn.settings.root import Settings
+from sfn.settings.sections import AdminSettings, ListenerSettings
 from sfn.settings.sources import ConfigurationError, SettingsSources, load_sources, no_settings_error, variable_name
 from sfn.settings.types import Section, UnknownUrlParameter
-
-# ── Errors of pydantic
 
 _SECRET_KEYS: Final = frozenset(
     {"token", "credential", "secrets", "headers", "properties", "uri", "oauth2_uri", "servers"}
@@ -164,9 +161,6 @@ def _render_found(keys: Sequence[str], kind: str, value: object) -> str:
     if "@" in str(value) or "password" in str(value):
         return "another value"
     return repr(value) if len(str(value)) <= _MAX_SHOWN else f"{str(value)[:_MAX_SHOWN]!r}…"
-
-
-# ── Loading
 
 
 class ClientSettings(Section):

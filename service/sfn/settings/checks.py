@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 from sfn.clock import format_duration
 from sfn.errors import SfnError, suggest_name
-from sfn.formats import POLARIS_NOTIFICATIONS
+from sfn.formats.decode import POLARIS_NOTIFICATIONS
 from sfn.http.secrets import AuthScheme, secret_bytes
 from sfn.http.signature import TOLERANCE
 from sfn.pull.source import subjects_overlap
-from sfn.settings.model import Settings, pull_origin_name
+from sfn.settings.root import Settings, pull_origin_name
 from sfn.settings.sections import (
     KEYS_BY_SCHEME,
     CatalogSettings,
@@ -30,8 +30,6 @@ from sfn.settings.sections import (
 from sfn.settings.sources import SettingsSources, variable_name
 from sfn.sfnfile.locations import is_below, scheme_of
 from sfn.sfnfile.naming import MAIN_BRANCH, NAMINGS
-
-# ── Catalogs
 
 _SECRET_KEYS: Final = frozenset({"credential", "credential_file", "oauth2_uri", "token", "token_file"})
 _AWS_KEYS: Final = frozenset({"aws_profile", "external_id", "role_arn", "signing_name", "signing_region"})
@@ -102,9 +100,6 @@ def _check_auth_keys(name: str, catalog: CatalogSettings, sources: SettingsSourc
         )
 
 
-# ── Facade
-
-
 def check_facade(settings: Settings, sources: SettingsSources) -> Iterator[SfnError]:
     """Check the section `facade`."""
     facade, stores = settings.facade, [one.prefix for one in settings.stores.values()]
@@ -131,8 +126,6 @@ def check_facade(settings: Settings, sources: SettingsSources) -> Iterator[SfnEr
                 remedy="configure a store that holds it",
             )
 
-
-# ── Naming and placement of files
 
 _COMMIT_FILE_KEYS: Final = ("keep", "keep_for")
 
@@ -188,8 +181,6 @@ def _check_branches(name: str, catalog: CatalogSettings, sources: SettingsSource
             remedy='set naming = "identifier" or "uuid"',
         )
 
-
-# ── Pull sources
 
 _KEY_PAIRS: Final = (("stream", "durable"), ("user", "password_file"))
 """Keys that have no meaning without each other."""
@@ -274,8 +265,6 @@ def _shared_key(first: PullSettings, second: PullSettings) -> str | None:
         case _:
             return None
 
-
-# ── Gateways
 
 _SIGNED_HOST: Final = re.compile(
     r"(?:.+\.)?(?:glue|s3tables)(?:-fips)?\.[a-z0-9-]+\.(?:vpce\.)?(?:amazonaws\.com(?:\.cn)?|api\.aws)"
@@ -390,8 +379,6 @@ def _normalise_host(host: str) -> str:
         return name
 
 
-# ── Senders
-
 _MIN_EVENT_RETENTION: Final = timedelta(seconds=2 * TOLERANCE)
 """Time for which a signed message can be repeated: its timestamp may be ahead or behind by the tolerance."""
 
@@ -481,8 +468,6 @@ def _check_event_retention(settings: Settings, sources: SettingsSources) -> Iter
         )
 
 
-# ── Stores
-
 _REQUIRED_WITH: Final = {
     "access_key_id": ("secret_access_key",),
     "secret_access_key": ("access_key_id",),
@@ -561,9 +546,6 @@ def _check_single_credentials(name: str, store: StoreSettings, sources: Settings
 def _given_keys(store: StoreSettings) -> set[str]:
     """Return the keys with a value other than None and False."""
     return {key for key in store.model_fields_set if getattr(store, key) not in {None, False}}
-
-
-# ── All checks
 
 
 def consistency_errors(settings: Settings, sources: SettingsSources) -> tuple[SfnError, ...]:

@@ -18,11 +18,9 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, StringConstraints
 
 from sfn.errors import LocationRefused
-from sfn.formats import FORMAT_NAMES
+from sfn.formats.decode import FORMAT_NAMES
 from sfn.http.secrets import is_well_formed_token
 from sfn.sfnfile.locations import canonical, check_location
-
-# ── Strings
 
 _SQLITE = "sqlite:///"
 _LIBPQ_PARAMETERS: Final = frozenset(
@@ -164,7 +162,6 @@ def validate_sqlite_url(value: str) -> str:
 
 
 def sqlite_path(url: str) -> str:
-    """Return the path in a URL of SQLite."""
     return url.removeprefix(_SQLITE)
 
 
@@ -207,8 +204,6 @@ def _parse_inline(text: str, expected: str) -> object:
         raise ValueError(f"{expected}, written as in TOML") from None
     return parsed
 
-
-# ── Durations and sizes
 
 DURATION_UNITS: Final = {
     "ms": timedelta(milliseconds=1),
@@ -297,8 +292,6 @@ PositiveDuration: TypeAlias = Annotated[timedelta, Field(gt=timedelta()), Before
 DurationOrOff: TypeAlias = Annotated[timedelta | None, BeforeValidator(parse_duration_or_off)]
 Size: TypeAlias = Annotated[int, Field(gt=0), BeforeValidator(parse_size)]
 
-
-# ── Types of fields
 
 Name: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 """Name of a catalog, a sender or a store. Names appear in URLs, metrics and logs."""

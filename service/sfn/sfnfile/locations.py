@@ -187,8 +187,6 @@ def _refused(location: str, expected: str, found: str, remedy: str = _SPELL) -> 
     return LocationRefused(f"location {location!r}", expected=expected, found=found, remedy=remedy)
 
 
-# ── Compressed metadata files
-
 _GZIP: Final = b"\x1f\x8b"
 _GZIP_WINDOW: Final = 31
 _MAX_OVERHEAD: Final = 1 << 20

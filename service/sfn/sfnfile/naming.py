@@ -19,8 +19,6 @@ from typing import Final
 from sfn.sfnfile.document import parse_ordinal, render_ordinal
 from sfn.sfnfile.locations import canonical
 
-# ── Names
-
 EXTENSION: Final = ".ver"
 MAIN_BRANCH: Final = "main"
 """The branch that every table has."""
@@ -193,8 +191,6 @@ def _cut(text: str, most: int) -> str:
     start = _ESCAPE_BEGUN.sub("", text[:most])
     return f"{start}~{digest}"
 
-
-# ── Folders
 
 _SEPARATOR: Final = "#"
 """The separator after the location in an encoded layout; no writable location contains it."""

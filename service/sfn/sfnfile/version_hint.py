@@ -114,8 +114,6 @@ def is_cleared(body: bytes) -> bool:
     return not body or body.startswith(_WITHDRAWN)
 
 
-# ── Lifetime of metadata files, if commits delete the older ones
-
 SHORT_LIFETIME: Final = timedelta(hours=1)
 """Tables with metadata files that live shorter than this go first.
 

@@ -15,7 +15,7 @@ because each of Spark's Python processes imports this package for a data source.
 
 - `read_table`: choose an engine and read. Start here. `request`: `ReadRequest`, and the protocol `Engine`.
 - `engine_iceberg`: Iceberg's own library, through a facade. `engine_files`: Spark's Parquet reader, planned by
-  PyIceberg (`files_pruning`, `files_schema`, `deletion_vectors`). `engine_sfn`: a Python data source, without any jar.
+  PyIceberg (`files_pruning`, `files_schema`). `engine_sfn`: a Python data source, without any jar.
 - `time_travel`: pin a table's state: `PinnedTable`, `PinnedScan`. `change_log`: rows appended between two times.
 - `source_timeline`: the data source `sfn-log`. `source_options`: the options of both data sources.
 - `manage_table`, `manage_target`: turn a Spark table into an Iceberg table. `views`: metadata tables.

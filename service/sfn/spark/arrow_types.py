@@ -12,8 +12,6 @@ from pyspark.sql import types as spark
 
 from sfn.errors import NotSupported, suggest_name
 
-# ── Primitive types
-
 PRIMITIVE_TYPES: Final[Mapping[type[iceberg.IcebergType], spark.DataType]] = MappingProxyType(
     {
         iceberg.BooleanType: spark.BooleanType(),
@@ -37,8 +35,6 @@ def describe_column(kind: iceberg.IcebergType, column: str) -> str:
     """Return the type and name of a column as text."""
     return f"the type {kind}, of column {column!r}"
 
-
-# ── Schemas
 
 _UNSUPPORTED_TYPES: Final = (iceberg.TimeType, iceberg.TimestampNanoType, iceberg.TimestamptzNanoType)
 """Types that Iceberg's own library refuses as well."""

@@ -8,26 +8,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
+from zlib import crc32
 
 import pyarrow as pa
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, FileFormat, ManifestEntry
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, index_name_by_id
 from pyiceberg.table.delete_file_index import DeleteFileIndex
+from pyiceberg.table.deletion_vector import PROPERTY_REFERENCED_DATA_FILE
+from pyiceberg.table.puffin import PuffinFile
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import NestedField
+from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from sfn.errors import NotInstalled
+from sfn.errors import NotInstalled, SfnError
 from sfn.reader.data_file import cast_array, to_scalar
 from sfn.reader.predicate import parse_filter
-from sfn.reader.table import open_allowed_io
-from sfn.spark import deletion_vectors, files_pruning
-from sfn.spark.deletion_vectors import DeletionVector
+from sfn.reader.table import open_allowed_io, to_unreadable
+from sfn.spark import files_pruning
 from sfn.spark.files_pruning import HadoopUris, check_file_location, is_data_file, prune_files
 from sfn.spark.files_schema import (
     COLUMN_PREFIX,
@@ -41,8 +44,6 @@ from sfn.spark.files_schema import (
 )
 from sfn.spark.request import ReadRequest
 from sfn.spark.time_travel import PinnedTable, pin_table
-
-# ── Files as a DataFrame
 
 _SETTINGS: Final = {
     "spark.sql.parquet.fieldId.read.enabled": "true",
@@ -125,9 +126,6 @@ def _entry(uri: str, size: int) -> str:
             "action": "add",
         }
     )
-
-
-# ── The plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +225,6 @@ def _constants(file: DataFile, spec: PartitionSpec) -> dict[int, Any]:
     return {number: value for number, value in found.items() if not sizes.get(number)}
 
 
-# ── Deleted rows
-
 _POSITIONS: Final = StructType(
     [
         StructField("file_path", StringType(), False, {FIELD_ID: 2147483546}),
@@ -317,8 +313,6 @@ class DeletedRows:
         )
 
 
-# ── Partition values
-
 _FILE_OF_VALUES: Final = f"{COLUMN_PREFIX}of"
 
 
@@ -374,9 +368,6 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-# ── The engine
-
-
 class FilesEngine:
     """The engine `files`.
 
@@ -414,7 +405,7 @@ def _plan_files(pinned: PinnedTable, io: FileIO, row_filter: str | None) -> Read
         entries = prune_files(entries, parse_filter(row_filter), pinned.schema)
     files_pruning.check_files(where, (entry.data_file for entry in entries))
     files_pruning.check_field_ids(io, files_pruning.files_to_check(entries, pinned.metadata), where)
-    plan = plan_read(entries, deletion_vectors.read_deletion_vectors(io, entries, where), pinned.metadata.specs())
+    plan = plan_read(entries, read_deletion_vectors(io, entries, where), pinned.metadata.specs())
     _check_nested(plan, pinned.schema)
     required = {field.field_id: field.name for field in pinned.schema.fields if field.required}
     for file in (*plan.plain, *plan.with_deletes):
@@ -482,3 +473,72 @@ def _group_by_lacking(
 
     groups = (([file for file in files if is_lacking(file) is lacking], lacking) for lacking in (False, True))
     return [(some, lacking) for some, lacking in groups if some]
+
+
+_VECTOR_KIND: Final = "deletion-vector-v1"
+_VECTOR_MAGIC: Final = b"\xd1\xd3\x39\x64"
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionVector:
+    """The deleted rows of a data file.
+
+    Attributes:
+        positions: the positions of the rows, from 0.
+        sequence: the sequence number of the commit that deleted them.
+    """
+
+    positions: BitMap64
+    sequence: int
+
+
+def read_deletion_vectors(io: FileIO, entries: Iterable[ManifestEntry], where: str) -> Mapping[str, DeletionVector]:
+    """Return the deletion vectors by data file.
+
+    PyIceberg does not reveal which vector of a Puffin file an entry refers to, so all vectors of a file with a live
+    entry are used. This is correct, because a replaced vector has no row that its successor lacks.
+
+    Args:
+        where: the metadata file.
+
+    Raises:
+        Unreadable: Unsafe, Stale, NotPermitted, Unreachable or MalformedMetadata.
+    """
+    sequences: dict[str, int] = {}
+    for entry in entries:
+        file = entry.data_file
+        if file.content is DataFileContent.POSITION_DELETES and file.file_format is FileFormat.PUFFIN:
+            sequences[file.file_path] = max(entry.sequence_number or 0, sequences.get(file.file_path, 0))
+    vectors: dict[str, DeletionVector] = {}
+    try:
+        for path, sequence in sequences.items():
+            for data_file, positions in _in_file(io, path):
+                known = vectors.get(data_file, DeletionVector(BitMap64(), 0))
+                vectors[data_file] = DeletionVector(positions | known.positions, max(sequence, known.sequence))
+    except (SfnError, MemoryError):
+        raise
+    except Exception as error:
+        # PyIceberg and the drivers raise errors of any type.
+        raise to_unreadable(where, error) from error
+    return vectors
+
+
+def _in_file(io: FileIO, path: str) -> Iterable[tuple[str, BitMap64]]:
+    with io.new_input(path).open() as stream:
+        puffin = PuffinFile(stream.read())
+    for blob in puffin.footer.blobs:
+        if blob.type == _VECTOR_KIND:
+            yield blob.properties[PROPERTY_REFERENCED_DATA_FILE], decode_bitmap(puffin.get_blob_payload(blob))
+
+
+def decode_bitmap(blob: bytes) -> BitMap64:
+    """Decode a blob `deletion-vector-v1`: length, magic, a 64-bit Roaring bitmap in the portable format, CRC.
+
+    Raises:
+        ValueError: the blob is of another kind, or damaged.
+    """
+    length = int.from_bytes(blob[:4], "big")
+    content, checksum = blob[4 : 4 + length], blob[4 + length : 8 + length]
+    if content[:4] != _VECTOR_MAGIC or crc32(content) != int.from_bytes(checksum, "big"):
+        raise ValueError("a deletion vector that is damaged")
+    return BitMap64.deserialize(content[4:])

@@ -39,8 +39,6 @@ from sfn.spark import start
 from sfn.spark.request import AsOf, AsOfOrdinal, AsOfRef, AsOfSnapshot, AsOfTime, ReadRequest
 from sfn.spark.time_travel import check_snapshot_id, snapshot_at
 
-# ── The metadata file of a state
-
 _NUMBER: Final = re.compile(r"[+-]?\d+")
 """Names that Java's `Long.parseLong` may take, which Iceberg tries first."""
 
@@ -132,8 +130,6 @@ def _to_pinned_pointer(found: Resolved, key: str, version: str | None) -> Pinned
     )
 
 
-# ── The driver's own facade
-
 PINNED_NAMESPACE: Final[Namespace] = ("tables",)
 MAX_PINNED: Final = 10_000
 """The number of tables that are remembered: a DataFrame that is older than this many others can't be planned again."""
@@ -219,8 +215,6 @@ def driver_facade() -> DriverFacade:
 def _create_once() -> DriverFacade:
     return DriverFacade()
 
-
-# ── A remote facade
 
 _CONFIG: Final = "config"
 _PATIENCE: Final = 30.0
@@ -346,8 +340,6 @@ def _error_message(answer: httpx.Response) -> str:
     except _DECODE_ERRORS:
         return ""
 
-
-# ── The engine
 
 PINNED_CATALOG, FACADE_CATALOG = "sfn_pinned", "sfn_facade"
 """The names of the driver's catalog and of a remote one in Spark."""

@@ -33,8 +33,6 @@ from sfn.spark.source_options import SourceOptions, to_iceberg_filter
 from sfn.spark.start import forget_archive_finders
 from sfn.spark.time_travel import PinnedScan, pin_scan, pin_table
 
-# ── Planning and reading
-
 _GROUP: Final = 128 << 20
 """The size in bytes of small data files that one task reads together (Iceberg's `read.split.target-size`)."""
 _OPENING: Final = 2 << 20
@@ -109,9 +107,6 @@ def _plan(scan: PinnedScan, which: BooleanExpression) -> Iterable[FileScanTask]:
     return planner.filter_tasks(appended.plan_files())
 
 
-# ── The data source's reader
-
-
 @dataclass(frozen=True, slots=True)
 class PartitionFiles(InputPartition):
     """The data files, with their delete files, that one task reads."""
@@ -183,8 +178,6 @@ def _check(own: StructType, given: StructType) -> None:
             raise ValueError(f"the schema may only choose columns, but {field.name} is of type {types}")
 
 
-# ── The data source
-
 SFN_SOURCE: Final = "sfn"
 PINNED_OPTION: Final = "pinnedtoken"
 """The option with which this package's own engine passes a pinned state; not for other callers. The state may contain
@@ -231,9 +224,6 @@ class SfnLoad:
         """Return the reader for the columns of a schema."""
         forget_archive_finders()
         return SfnDataSourceReader(PinnedScan.of(self._text), schema, is_pushed=self._is_pushed)
-
-
-# ── The engine
 
 
 class SfnEngine:

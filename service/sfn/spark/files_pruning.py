@@ -47,8 +47,6 @@ from sfn.reader.table import to_unreadable
 from sfn.sfnfile.locations import scheme_of
 from sfn.spark.files_schema import ColumnScope, SchemaHistory, column_scope, first_unmappable_type
 
-# ── Live files
-
 _WIDTH: Final = 16
 """The number of manifests or footers that are read at a time."""
 
@@ -84,8 +82,6 @@ def list_live_files(io: FileIO, snapshot: Snapshot, where: str) -> list[Manifest
         # PyIceberg and the drivers raise errors of any type.
         raise to_unreadable(where, error) from error
 
-
-# ── Pruning
 
 _SAME: Final[dict[type[IcebergType], type]] = {StringType: str, BooleanType: bool}
 _INTEGERS: Final[dict[type[IcebergType], int]] = {IntegerType: 1 << 31, LongType: 1 << 63}
@@ -176,9 +172,6 @@ def _is_day(text: str) -> bool:
         return False
 
 
-# ── Limits of the engine
-
-
 def not_supported_error(where: str, found: str) -> NotSupported:
     """Return the error for a table that the engine can't read.
 
@@ -247,8 +240,6 @@ def _is_hidden(file: DataFile) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name) or file.file_size_in_bytes <= 0
 
 
-# ── Field ids in data files
-
 _MOST: Final = 1_000
 """The maximum number of footers that are read for a table."""
 _FIELD_ID: Final = b"PARQUET:field_id"
@@ -297,8 +288,6 @@ def check_field_ids(io: FileIO, files: Sequence[str], where: str) -> None:
         if not is_found:
             raise not_supported_error(path, "a file without field ids, which a name mapping is for")
 
-
-# ── Locations for Hadoop
 
 _DRIVERS: Final = {"s3": ("s3", "s3a"), "gs": ("gs",), "abfss": ("abfss", "abfs")}
 """Names under which Hadoop may have a driver for a scheme, in the order of preference."""

@@ -15,8 +15,6 @@ from pyspark.sql import types as spark
 
 from sfn.spark.arrow_types import PRIMITIVE_TYPES
 
-# ── Types
-
 FIELD_ID: Final = "parquet.field.id"
 """The key of a field's id in its metadata, where Spark looks for it."""
 
@@ -87,8 +85,6 @@ def _type(kind: iceberg.IcebergType, *, with_ids: bool) -> spark.DataType:
         case _:
             return _PRIMITIVES[type(kind)]
 
-
-# ── Earlier schemas
 
 FieldPath = tuple[str, ...]
 
@@ -161,8 +157,6 @@ def _inner(kind: IcebergType) -> Sequence[NestedField]:
             return []
 
 
-# ── Names while reading
-
 COLUMN_PREFIX: Final = "_sfn_"
 """The prefix of names that are not a column's own."""
 
@@ -179,9 +173,6 @@ def _is_unambiguous(field: NestedField, past: SchemaHistory) -> bool:
     if not past.is_whole or field.name.lower().startswith(COLUMN_PREFIX):
         return False
     return all(past.ids.get(lower_case(path)) == {one.field_id} for path, one in walk_fields(field))
-
-
-# ── Nested columns
 
 
 class ColumnScope(Enum):
@@ -204,8 +195,6 @@ def column_scope(field: NestedField, past: SchemaHistory) -> ColumnScope:
         return ColumnScope.AS_REQUESTED
     return ColumnScope.WHOLE if all(now & then for now, then in pairs) else ColumnScope.NOTHING
 
-
-# ── Output columns
 
 _UUID: Final = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
 """Start and length of the groups of a UUID among its 32 digits; the first digit is 1."""

@@ -29,8 +29,6 @@ from sfn.spark.manage_target import (
     target_of_snapshot,
 )
 
-# ── The result
-
 _NEEDLESS: Final = re.compile(r"(?<![^.])`([A-Za-z]\w*)`(?![^.])", re.ASCII)
 
 
@@ -89,9 +87,6 @@ def _fields(table: Any) -> Iterator[str]:  # noqa: ANN401 - of the JVM
 
 def _shown(value: object) -> str:
     return ", ".join(value) or "none" if isinstance(value, tuple) else "none" if value is None else str(value)
-
-
-# ── The conversion
 
 
 def manage(

@@ -28,8 +28,6 @@ from sfn.sfnfile.locations import canonical, is_below
 from sfn.spark import start
 from sfn.spark.start import ICEBERG_EXTENSIONS
 
-# ── Partition transforms
-
 IDENTITY: Final = "identity"
 TIME_TRANSFORMS: Final = ("year", "month", "day", "hour")
 """Each contains the next, so Iceberg accepts only one of them for a column."""
@@ -131,8 +129,6 @@ def parse_transform(text: str) -> Transform:
         )
     return Transform(name, int(number))
 
-
-# ── Partition mappings
 
 PartitionMappings: TypeAlias = str | Mapping[str, str | Sequence[str]]
 ColumnPath: TypeAlias = tuple[str, ...]
@@ -290,8 +286,6 @@ def _clashes(found: Sequence[MappingField]) -> Iterator[str]:
             yield f"{fine}: each {fine.transform} lies in one {coarse.transform}, keep it or {coarse}"
 
 
-# ── Errors
-
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
 """The exceptions of a failed statement."""
 
@@ -324,8 +318,6 @@ def error_summary(error: Exception) -> str:
 def _line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "nothing more").rstrip(".")
 
-
-# ── The source table
 
 SESSION_CATALOG: Final = "spark_catalog"
 
@@ -463,8 +455,6 @@ def _type_names(kind: DataType) -> Iterator[str]:
         yield from _type_names(one)
 
 
-# ── The session
-
 _KEY: Final = "spark.sql.catalog."
 _CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 _IN_PLACE: Final = "org.apache.iceberg.spark.SparkSessionCatalog"
@@ -530,8 +520,6 @@ def check_catalog(spark: SparkSession, table: str, catalog: str) -> None:
         raise Unmanageable(table, expected="a snapshot in a catalog of Iceberg's", found=catalog, remedy=remedy)
 
 
-# ── The target table
-
 _BACKUP: Final = "_backup_"
 """The suffix that Iceberg's `migrate` adds to the name of the original table."""
 _NAME: Final = re.compile(r"(?:(?:`(?:[^`]|``)+`|[^`.\s]+)(?:\.(?!$)|$))+")
@@ -562,7 +550,6 @@ class TargetTable:
     catalog: str = field(default=SESSION_CATALOG, kw_only=True)
 
     def create_statement(self, properties: Mapping[str, str]) -> str:
-        """Return the statement that creates the table."""
         values = {name: _sql_literal(value) for name, value in self.arguments.items()}
         if properties:
             values["properties"] = (

@@ -19,8 +19,6 @@ from sfn.reader.resolve import Question
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import MAIN_BRANCH
 
-# ── Requests
-
 _ORDINAL: Final = re.compile(r"[0-9]{8}T[0-9]{6}(?:[0-9]{3})?")
 _ISO_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ Tt][0-9]{2}:?[0-9]{2}.*")
 """An ISO 8601 text that is no name of a tag; a date alone may be one."""
@@ -153,9 +151,6 @@ def parse_as_of(as_of: Time | None) -> AsOf:
         case _:
             forms = "a snapshot's id, a time, an Ordinal, an entry of sfn.history, a branch or a tag"
             raise InvalidTime(f"{forms}: {as_of!r} is a {type(as_of).__name__}")
-
-
-# ── Engines
 
 
 class Engine(Protocol):

@@ -30,8 +30,6 @@ from pyspark.sql import datasource as spark
 from sfn.errors import suggest_name
 from sfn.spark.request import ReadRequest, make_read_request
 
-# ── Options
-
 PATH: Final = "path"
 """Spark's name for the argument of `load`."""
 
@@ -148,8 +146,6 @@ def _cased(text: str, names: Mapping[str, str]) -> str:
     """Return a text in which the names are written as documented."""
     return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), text)
 
-
-# ── Filters
 
 _ORDERED: Final = (
     BooleanType,

@@ -20,8 +20,6 @@ from sfn.spark.request import ReadRequest
 from sfn.spark.source_options import SourceOptions
 from sfn.spark.start import forget_archive_finders
 
-# ── The timeline
-
 TIMELINE_SOURCE: Final = "sfn-log"
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -125,8 +123,6 @@ def _start(text: str | None) -> int | str | None:
         return text and text.lower()
     return parse_ordinal(text)
 
-
-# ── Readers
 
 Offset: TypeAlias = dict[str, str | bool]
 """`ordinal`, `metadata_location`, and `is_read`: whether the stream has read this commit itself."""

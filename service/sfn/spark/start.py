@@ -18,9 +18,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sfn.errors import NotInstalled
-from sfn.settings.service import java_home
-
-# ── Packages and Java
+from sfn.settings.sections import java_home
 
 SPARK: Final = "4.1"
 """The Spark version that this package supports."""
@@ -91,9 +89,6 @@ def _version(package: str) -> str | None:
         return None
 
 
-# ── Import finders
-
-
 def forget_archive_finders() -> None:
     """Drop the import finders of the archives that this process was started with.
 
@@ -108,8 +103,6 @@ def forget_archive_finders() -> None:
         if isinstance(finder, zipimporter) and finder.archive in started_with:
             del sys.path_importer_cache[path]
 
-
-# ── Iceberg's runtime
 
 ICEBERG_VERSION: Final = "1.11.0"
 """The version of Iceberg that this package is tested with."""
@@ -172,8 +165,6 @@ def check_runtime(spark: SparkSession, otherwise: str = ", or engine='sfn'") -> 
 def _short_version(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
-
-# ── Sessions
 
 FACADE_CATALOG: Final = "sfn"
 """The name of the facade's catalog in a session."""

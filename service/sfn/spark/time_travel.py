@@ -25,8 +25,6 @@ from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import MAIN_BRANCH
 from sfn.spark.request import AsOfOrdinal, AsOfRef, AsOfSnapshot, AsOfTime, ReadRequest
 
-# ── Snapshots by id or time
-
 _MAX_NAMED = 10
 _MILLENNIUM = 946_684_800_000
 _REMEDY_SNAPSHOT = "ask for one of these; expired snapshots are gone"
@@ -74,9 +72,6 @@ def check_snapshot_id(number: int, known: Collection[int], where: str) -> None:
             found=f"the newest: {', '.join(map(str, list(known)[-_MAX_NAMED:])) or 'none'}",
             remedy=_REMEDY_TIME if _MILLENNIUM < number <= LAST_ORDINAL else _REMEDY_SNAPSHOT,
         )
-
-
-# ── Pinned tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +145,6 @@ def _pin_at_snapshot(found: Resolved, whole: TableMetadata, number: int) -> Pinn
     (snapshot,) = (one for one in whole.snapshots if one.snapshot_id == number)
     return PinnedTable(found, whole, snapshot, schema_of(whole, snapshot, found.metadata_location))
 
-
-# ── Pinned scans
 
 _NAME_MAPPING: Final = "schema.name-mapping.default"
 """The table property that maps columns of files without field ids."""

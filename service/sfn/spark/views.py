@@ -25,8 +25,6 @@ from sfn.sfnfile.document import render_ordinal
 from sfn.spark.request import ReadRequest, make_read_request
 from sfn.spark.time_travel import pin_table
 
-# ── Types of metadata tables on Spark
-
 
 def spark_view_schema(schema: pa.Schema) -> pa.Schema:
     """Return the columns with the types of Iceberg's own library on Spark."""
@@ -61,8 +59,6 @@ def _plain(kind: pa.DataType) -> pa.DataType:
         return pa.binary()
     return kind
 
-
-# ── The views
 
 _MetadataTable: TypeAlias = Callable[[StaticTable], pa.Table]
 

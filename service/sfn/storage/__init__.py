@@ -2,8 +2,8 @@
 
 `ObjectStore` is the interface that the rest of the listener uses; `StoreRouter` finds the store of a location. Local
 files implement the interface in `local`. The clouds (`s3`, `gcs`, `azure`) implement the smaller `ObjectClient`, on
-which `object_store` builds one `ObjectStore` for all of them. `memory` is the store of the tests. Start reading at
-`ObjectStore` below, then `object_store.RemoteStore`.
+which `remote_store` builds one `ObjectStore` for all of them. `memory` is the store of the tests. Start reading at
+`ObjectStore` below, then `remote_store.RemoteStore`.
 """
 
 from __future__ import annotations
@@ -116,9 +116,6 @@ class StoreRouter(Protocol):
         ...
 
 
-# ── Remote stores
-
-
 @dataclass(frozen=True, slots=True)
 class FetchedObject:
     """An object with its content.
@@ -228,9 +225,6 @@ class ObjectClient(Protocol):
         ...
 
 
-# ── Routing
-
-
 class PrefixRouter:
     """A `StoreRouter` over configured prefixes.
 
@@ -268,7 +262,6 @@ class PrefixRouter:
         return await self.store_for(key).read_range(key, start, length)
 
 
-# ── Contents and paths
 MAX_READ_BYTES = MAX_DOCUMENT_BYTES + 1
 """Bytes of a file that are read at most: one more than a document may have, so that its decoder sees the excess."""
 

@@ -20,8 +20,6 @@ from typing import Self
 from sfn.errors import ErrorScope, ExternalError, OutcomeUnknown, Permanent, Transient
 from sfn.storage import MAX_READ_BYTES, base_name, parent_folder
 
-# ── Errors of the operating system
-
 
 @dataclass(frozen=True, slots=True)
 class _OsErrorMeaning:
@@ -132,8 +130,6 @@ def describe_os_error(error: OSError) -> str:
     return f"{errno.errorcode.get(number, number)} ({os.strerror(number)})"
 
 
-# ── Durability
-
 _NO_FOLDER_FSYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}
 """Errors of file systems, such as some network ones, that cannot fsync a folder; there is nothing to wait for."""
 
@@ -218,8 +214,6 @@ def fsync_descriptor(descriptor: int, where: str) -> None:
         if error.errno not in _NO_FOLDER_FSYNC:
             raise outcome_unknown(where, error) from error
 
-
-# ── Folder
 
 TEMPORARY_NAME = ".sfn-swap.tmp"
 """Name of the file in which a new content is prepared."""

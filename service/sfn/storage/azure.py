@@ -34,7 +34,7 @@ from typing_extensions import override
 
 from sfn.errors import SfnError
 from sfn.storage import ErrorKind, FetchedObject, ObjectPage, RequestFailed, media_type
-from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply
+from sfn.storage.remote_store import BODY_LIMIT, HttpPool, HttpReply
 
 _SUFFIX: Final = "core.windows.net"
 
@@ -126,8 +126,6 @@ def options_from_connection_string(connection: str) -> AzureOptions:
     )
 
 
-# ── Addresses
-
 _KEY: Final = re.compile(r"(abfss://([^/@]+)@([^/@]+)/)(.*)", re.DOTALL)
 _HOST: Final = re.compile(
     r"(?P<account>[a-z0-9-]+)(?P<zone>(?:\.z[0-9]+)?)\.(?:dfs|blob)\."
@@ -187,8 +185,6 @@ def blob_address(key: str, options: AzureOptions) -> BlobAddress:
         )
     return BlobAddress(prefix, account, url, container, path)
 
-
-# ── Tokens
 
 TOKEN_TIMEOUT: Final = 30.0
 """Seconds for a new token: the chain tries several sources, some of them programs."""
@@ -298,9 +294,6 @@ def _source(identity: EntraApplication | DefaultCredentialChain) -> AsyncTokenCr
     return DefaultAzureCredential(**named)
 
 
-# ── Transport
-
-
 class PoolTransport(AsyncHttpTransport[HttpRequest, "AzureResponse"]):
     """The SDK's transport over a pool, which stays open when the transport is closed.
 
@@ -390,8 +383,6 @@ class AzureBody(AsyncIterator[bytes]):
             raise StopAsyncIteration
         return self._left.pop()
 
-
-# ── Answers
 
 _KIND_BY_CODE: Final = {
     "BlobNotFound": ErrorKind.MISSING,
@@ -506,8 +497,6 @@ def _kind_of(status: int) -> ErrorKind:
 def _seconds(value: str | None) -> float | None:
     return float(value) if value is not None and value.isdecimal() else None
 
-
-# ── Client
 
 IMPOSSIBLE_ETAG: Final = f'"0x{"0" * 15}"'
 """An etag that no blob has: etags are times."""

@@ -17,7 +17,7 @@ import msgspec
 from sfn.errors import NoCredentials
 from sfn.google_auth import GoogleCredentialChain, GoogleIdentity
 from sfn.storage import ErrorKind, FetchedObject, ObjectPage, RequestFailed, media_type
-from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply
+from sfn.storage.remote_store import BODY_LIMIT, HttpPool, HttpReply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +34,6 @@ class GcsOptions:
     endpoint: str | None = None
     billing_project: str | None = None
 
-
-# ── Answers
 
 _KIND_BY_CODE: Final = {
     "noSuchBucket": ErrorKind.NO_BUCKET,
@@ -206,8 +204,6 @@ def _xml_code(body: bytes) -> str:
         return ""
     return root.findtext("{*}Code", "")
 
-
-# ── Client
 
 IMPOSSIBLE_GENERATION: Final = "1000000000000000"
 """A generation that no object has. Generations are microseconds since 1970; this is a time in 2001, before GCS."""

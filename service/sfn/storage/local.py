@@ -46,7 +46,7 @@ from sfn.storage.atomic_files import (
     map_os_errors,
     read_content,
 )
-from sfn.storage.object_store import ERROR_BY_REACH, PermissionTracker
+from sfn.storage.remote_store import ERROR_BY_REACH, PermissionTracker
 
 T = TypeVar("T")
 
@@ -103,8 +103,6 @@ def no_answer_error(kind: type[Transient], name: str, limit: float) -> Transient
         remedy="check whether its mount hangs: its server may be gone",
     )
 
-
-# ── Root
 
 PROPAGATION_SECONDS: Final = 5.0
 """See `PermissionTracker`. A change of modes or of a mount holds at once, but a `chmod -R` takes a while."""
@@ -252,8 +250,6 @@ class StoreRoot:
             remedy="renew the credentials of its mount, or let that user read and search the folder",
         )
 
-
-# ── Store
 
 MAX_THREADS = 8
 """Files that one store works on at the same time."""

@@ -24,7 +24,7 @@ from botocore.session import Session
 from sfn.aws_auth import AwsCredentialChain, AwsIdentity, sign_request
 from sfn.errors import NoCredentials
 from sfn.storage import ErrorKind, FetchedObject, ObjectPage, RequestFailed, media_type
-from sfn.storage.object_store import BODY_LIMIT, HttpPool, HttpReply
+from sfn.storage.remote_store import BODY_LIMIT, HttpPool, HttpReply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +43,6 @@ class S3Options:
     region: str | None = None
     path_style: bool | None = None
 
-
-# ── Answers
 
 _THROTTLES: Final = (
     "BandwidthLimitExceeded",
@@ -219,8 +217,6 @@ def _seconds(value: str | None) -> float | None:
     return float(value) if value is not None and value.isdecimal() else None
 
 
-# ── Addresses
-
 _DEFAULT_REGION = "us-east-1"
 """Default region. Services with one region accept it, and AWS then returns the bucket's own."""
 _PLACEHOLDER_KEY = "k"
@@ -321,8 +317,6 @@ def _build_addresses(endpoint: EndpointOptions) -> BucketAddresses:
         remedy = "correct `profile`, AWS_PROFILE or the shared files (`aws configure list` shows what they say)"
         raise RequestFailed(ErrorKind.NO_ENDPOINT, f"{named} without them ({error})", remedy) from error
 
-
-# ── Client
 
 IMPOSSIBLE_ETAG: Final = f'"{"0" * 32}"'
 """An etag that no content has."""

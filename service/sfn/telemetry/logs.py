@@ -129,8 +129,6 @@ def _route_servers() -> None:
         logging.getLogger(name).setLevel(max(level, logging.getLogger().level))
 
 
-# ── Throttles
-
 LOG_INTERVAL: Final = 1.0
 """Minimum time in seconds between two records of a kind."""
 

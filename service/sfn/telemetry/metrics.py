@@ -30,8 +30,6 @@ from sfn.domain.jobs import (
 )
 from sfn.telemetry.logs import LogThrottle
 
-# ── Gateways
-
 _KINDS: Final = {True: "commit", False: "other"}
 _ANSWERS: Final = ("2xx", "3xx", "4xx", "5xx", "none")
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -76,7 +74,6 @@ class GatewayMetrics:
         }
 
     def get(self, name: str) -> GatewayCounters:
-        """Return the counters of one gateway."""
         return self._gateways[name]
 
 
@@ -113,9 +110,6 @@ class GatewayCounters:
         self._unmapped.inc()
 
 
-# ── Pull sources
-
-
 class PullMetrics:
     """The metrics of pull sources.
 
@@ -146,8 +140,6 @@ class PullMetrics:
         """Count messages that were lost."""
         self._dropped.labels(source).inc(count)
 
-
-# ── Worker
 
 NOT_CONFIGURED: Final = ""
 """The label `catalog` for jobs of catalogs that are not configured any more, and for undecodable requests."""
@@ -247,7 +239,6 @@ class PublicationMetrics:
         self._staleness.labels(_label(catalog, self._catalogs)).observe(seconds)
 
     def count_expired_leases(self, leases: int) -> None:
-        """Count expired leases."""
         self._expired.inc(leases)
 
     def count_lost_lease(self) -> None:
@@ -282,7 +273,6 @@ class SweepMetrics:
                 gauge.labels(catalog)
 
     def count_attempt(self, catalog: str, outcome: str) -> None:
-        """Count an attempt to sweep a catalog."""
         self._attempts.labels(_label(catalog, self._catalogs), outcome).inc()
 
     def set_completed(self, catalog: str, outcome: SweepCompleted, at: datetime, seconds: float) -> None:
@@ -305,8 +295,6 @@ class SweepMetrics:
 def _label(catalog: str, configured: Collection[str]) -> str:
     return catalog if catalog in configured else NOT_CONFIGURED
 
-
-# ── Receiver, facade and inbox
 
 _NO_FORMAT: Final = "none"
 _REFUSALS: Final = (400, 401, 403, 404, 405, 408, 413, 415, 422, 429)

@@ -20,8 +20,6 @@ from sfn.clock import Clock
 from sfn.errors import ErrorScope, SfnError
 from sfn.telemetry.metrics import NOT_CONFIGURED, REASONS, UNDECODABLE
 
-# ── Gauges
-
 STATES: Final = ("due", "scheduled", "retrying", "leased", "dead", "held")
 """States of a table's job."""
 HELD_STATE: Final = "held"
@@ -257,8 +255,6 @@ def _gauge(
         family.add_metric(named, float(value))
     return family
 
-
-# ── Scrapes
 
 INBOX_TIMEOUT: Final = 1.0
 """Seconds for the inbox's answer. A scrape has 10 s, and must also succeed when the disk hangs, to report that."""

@@ -22,7 +22,7 @@ from sfn.domain.identifiers import JobKey
 from sfn.domain.jobs import Capacity, ConcurrencyGroup, Priority
 from sfn.errors import ErrorScope, ExternalError, Transient
 from sfn.storage import ObjectStore, StoreRouter
-from sfn.storage.object_store import DenialReach, PermissionTracker
+from sfn.storage.remote_store import DenialReach, PermissionTracker
 from sfn.worker.retry import bounded_retry_after
 
 _Key: TypeAlias = tuple[ErrorScope, str, str]
@@ -237,8 +237,6 @@ def _store_key(group: ConcurrencyGroup) -> _Key:
     """Return the owner of the store's breaker; an unknown store is counted by catalog, not to stop other catalogs."""
     return ErrorScope.STORE, "" if group.store else group.catalog, group.store
 
-
-# ── Outages
 
 LOG_INTERVAL: Final = timedelta(minutes=1)
 """Pause between two records of one outage: there is a probe every second."""

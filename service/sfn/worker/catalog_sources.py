@@ -29,8 +29,6 @@ from sfn.publish.policy import Policy
 from sfn.sfnfile.locations import is_below, store_prefix
 from sfn.storage import Deleted, Guarantees, ObjectStore, PreconditionFailed, StoreRouter
 
-# ── Vended credentials
-
 T = TypeVar("T")
 
 OpenStore: TypeAlias = Callable[[VendedCredential, str], ObjectStore]
@@ -237,8 +235,6 @@ def _raise_no_credentials(
         remedy=f"let the catalog vend them to the listener's principal; or {remedy}",
     )
 
-
-# ── Catalogs
 
 _EXPECTED: Final = "a configured catalog of that name, because the SFN file still says that the table is current"
 _REMEDY: Final = (

@@ -79,8 +79,6 @@ class OutcomeSinks:
             sink.on_unexpected_error(claim, error)
 
 
-# ── Log
-
 _log = structlog.stdlib.get_logger(__name__)
 
 
@@ -176,9 +174,6 @@ def _log_level(outcome: Outcome) -> int:
             return logging.ERROR
         case _:
             assert_never(outcome)
-
-
-# ── Metrics
 
 
 class OutcomeMetrics:

@@ -24,8 +24,6 @@ from sfn.inbox import DropLimit, InboxWriter, TableIndex
 from sfn.inbox.statistics import NamedTable, without_old_names
 from sfn.publish.policy import OnDrop, Policy
 
-# ── Queue
-
 T = TypeVar("T")
 
 MAX_QUEUED: Final = 256
@@ -73,8 +71,6 @@ class BoundedQueue(Generic[T]):
             self._has_room.set()
         return item
 
-
-# ── Report
 
 MAX_LISTED: Final = 1_000
 """Most tables that a report names; the others are only counted."""
@@ -165,8 +161,6 @@ class SweepReport:
         """End the report and forget the previous one."""
         self.phase, self.ended_at, self.error, self.previous = phase, at, error, None
 
-
-# ── Sweep
 
 CONCURRENT_LOADS = 16
 """Tables that are loaded at a time."""

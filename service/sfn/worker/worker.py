@@ -43,7 +43,7 @@ from sfn.errors import (
     UnaddressableTable,
 )
 from sfn.inbox import DropLimit, InboxWriter, JobQueue, TableIndex
-from sfn.inbox.admin import InboxErrorLog
+from sfn.inbox.maintenance import InboxErrorLog
 from sfn.publish.policy import OnDrop
 from sfn.publish.publish import LeaseLost, Ports, publish
 from sfn.storage import StoreRouter
@@ -52,8 +52,6 @@ from sfn.worker.catalog_sources import CatalogRegistry, ConnectedCatalog, outcom
 from sfn.worker.outcome_log import OutcomeSink
 from sfn.worker.retry import MAX_RETRY_AFTER, RetryPolicy, bounded_retry_after
 from sfn.worker.sweep import CatalogSweep, SweepPorts, SweepReport, SweepRunner
-
-# ── Leases
 
 RETRY_PAUSE: Final = 1.0
 """Seconds until the next attempt to renew leases after a failure."""
@@ -133,8 +131,6 @@ def _lease_key(claim: LeasedJob) -> tuple[object, int]:
     return claim.subject, claim.fencing_token
 
 
-# ── Unexpected errors
-
 SHORTAGE_ERRNOS: Final = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOBUFS, errno.EUSERS, errno.ENOLCK}
 )
@@ -195,8 +191,6 @@ def _chain(error: BaseException, *, contexts: bool) -> Iterator[BaseException]:
         elif contexts and one.__context__ is not None and not one.__suppress_context__:
             pending.append(one.__context__)
 
-
-# ── Worker
 
 MAX_UNEXPECTED_ERRORS = 3
 """Attempts of a table that may end in a defect, before the table is poison."""

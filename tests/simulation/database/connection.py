@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sfn.inbox.postgres.connections import Connect, PostgresConnection
-from sfn.inbox.postgres.faults import LOST, UNREACHABLE, PostgresConnectionLost, PostgresFault
+from sfn.inbox.postgres.errors import LOST, UNREACHABLE, PostgresConnectionLost, PostgresFault
 from tests.simulation.database.server import IDLE_TIMEOUT, Server, Session
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from datetime import datetime
 from sfn.domain.events import UndecodableRequest
 from sfn.domain.identifiers import JobKey
 from sfn.domain.jobs import DeadLetterReason
-from sfn.inbox.admin import MAX_AUDIT_ENTRIES
+from sfn.inbox.maintenance import MAX_AUDIT_ENTRIES
 from sfn.inbox.model import (
     MAX_UNDECODABLE_PER_SENDER,
     AdminCommand,

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from sfn.inbox.model import LastEvent, LastSweep
-from sfn.inbox.postgres.unit import LoggedEvent
+from sfn.inbox.postgres.transaction import LoggedEvent
 from sfn.inbox.statistics import NamedTable
 from tests.simulation.database.connection import TwinConnection
 from tests.simulation.database.server import Noted, Session
@@ -23,9 +23,11 @@ class TwinEvents:
     async def log(self, entries: Sequence[LoggedEvent]) -> Collection[int]:
         async def log(session: Session) -> Collection[int]:
             new = set()
-            for entry in sorted(entries, key=lambda one: (one.hint.sender, one.hint.event_id or "", one.seq)):
-                number = entry.seq if entry.hint.event_id is None else entry.hint.event_id
-                if await session.insert(session.server.tables.events, (entry.hint.sender, number), entry):
+            for entry in sorted(
+                entries, key=lambda one: (one.notification.sender, one.notification.event_id or "", one.seq)
+            ):
+                number = entry.seq if entry.notification.event_id is None else entry.notification.event_id
+                if await session.insert(session.server.tables.events, (entry.notification.sender, number), entry):
                     new.add(entry.seq)
             return new
 
@@ -35,7 +37,9 @@ class TwinEvents:
         async def last(session: Session) -> LastEvent | None:
             for entry in session.all(session.server.tables.events).values():
                 if entry.seq == seq:
-                    return LastEvent(entry.hint.sender, entry.hint.event_id, entry.received, entry.hint.body)
+                    return LastEvent(
+                        entry.notification.sender, entry.notification.event_id, entry.received, entry.notification.body
+                    )
             return None
 
         return await self._connection.run("last", last)

@@ -17,10 +17,10 @@ from sfn.errors import ExternalError
 from sfn.inbox.model import AdminCommand, DeadLetter, DeadLetterStatus, InboxConfig, Job, JobState, stat_state
 from sfn.inbox.postgres import PostgresInbox
 from sfn.inbox.postgres.connections import Connections, PostgresConnection
-from sfn.inbox.postgres.opening import OpenedDatabase
+from sfn.inbox.postgres.database import OpenedDatabase
+from sfn.inbox.postgres.job_queue import POLLED
 from sfn.inbox.postgres.tables import KnownGroups, SqlTransaction
-from sfn.inbox.postgres.transactions import SETTLED, Transactions
-from sfn.inbox.postgres.worklist import POLLED
+from sfn.inbox.postgres.transaction_runner import SETTLED, Transactions
 from tests.simulation.database.connection import TwinConnection, connector
 from tests.simulation.database.dead_letters import TwinLetters
 from tests.simulation.database.events import TwinCatalogs, TwinEvents
@@ -63,7 +63,7 @@ class Replica(PostgresInbox):
             return
         await self._ear.listen()
         late = self._clock.now() + SELDOM
-        await self._bell.wait(late if until is None else min(until, late))
+        await self._signal.wait(late if until is None else min(until, late))
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +279,7 @@ class Rules:
         """
         newest: dict[JobKey, int] = {}
         for entry in self._server.tables.events.committed.values():
-            newest[entry.hint.subject] = max(entry.seq, newest.get(entry.hint.subject, 0))
+            newest[entry.notification.subject] = max(entry.seq, newest.get(entry.notification.subject, 0))
         rows = {subject: stored.row for subject, stored in self._server.tables.rows.committed.items()}
         behind = [subject for subject in rows if rows[subject].notified_seq < newest.get(subject, 0)]
         found = [("behind its events", str(subject)) for subject in behind if isinstance(subject, TableIdentifier)]

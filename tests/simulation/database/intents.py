@@ -9,7 +9,7 @@ from datetime import datetime
 from sfn.domain.identifiers import JobKey
 from sfn.inbox.codec import encode_key
 from sfn.inbox.intents import DueRange, IntentChange, IntentKey, OpenIntent, OpenIntentStats, is_due, open_intent_stats
-from sfn.inbox.postgres.notes import FoundIntents, IntentQuery
+from sfn.inbox.postgres.transaction import FoundIntents, IntentQuery
 from tests.simulation.database.connection import TwinConnection
 from tests.simulation.database.server import Session
 

@@ -12,7 +12,7 @@ from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import ConcurrencyGroup, DeadLetterReason, IndexedTable, PublishCache
 from sfn.inbox.codec import encode_key, table_key_range
 from sfn.inbox.model import Job, JobState, group_of, is_renamed, stat_state, table_missing_since
-from sfn.inbox.postgres.unit import (
+from sfn.inbox.postgres.transaction import (
     Due,
     JobChange,
     LoadedJobs,

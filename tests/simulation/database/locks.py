@@ -7,7 +7,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
-from sfn.inbox.postgres.faults import PostgresFault
+from sfn.inbox.postgres.errors import PostgresFault
 from tests.simulation.loop import SimulatedLoop
 
 LOCK_TIMEOUT = 5.0

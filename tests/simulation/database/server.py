@@ -16,8 +16,8 @@ from sfn.domain.identifiers import JobKey
 from sfn.domain.jobs import ConcurrencyGroup, PublishCache
 from sfn.inbox.intents import IntentKey, OpenIntent
 from sfn.inbox.model import AuditEntry, DeadLetter, Job, LastSweep
-from sfn.inbox.postgres.faults import LOST, PostgresConnectionLost
-from sfn.inbox.postgres.unit import LoggedEvent
+from sfn.inbox.postgres.errors import LOST, PostgresConnectionLost
+from sfn.inbox.postgres.transaction import LoggedEvent
 from sfn.inbox.statistics import NamedTable
 from tests.simulation.database.locks import Locks
 from tests.simulation.loop import SimulatedLoop

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from math import inf
 from pathlib import Path
-from typing import ClassVar, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import anyio
@@ -23,7 +23,8 @@ from sfn.catalogs.rest.settings import RestSettings, is_valid_header
 from sfn.concurrency import CHECK_INTERVAL, AbandonableThreads, TimedOut, WatchedFiles, describe_timeout
 from sfn.errors import ErrorScope, SfnError, Transient
 
-# ── Interface
+if TYPE_CHECKING:
+    from sfn.aws_auth import AwsKeys
 
 _MAX_RECENT_SECRETS: Final = 4
 
@@ -94,8 +95,6 @@ def read_secret(file: Path) -> str:
         found = "spaces or control characters in it" if secret else "an empty file"
     raise SfnError(str(file), expected="one secret in a readable file", found=found)
 
-
-# ── Expiring values
 
 T = TypeVar("T")
 
@@ -192,8 +191,6 @@ class ExpiringCache(Generic[T]):
         return fetched
 
 
-# ── Credentials of a cloud
-
 C = TypeVar("C")
 
 LOOKUP_INTERVAL: Final = 60.0
@@ -251,8 +248,6 @@ class CloudCredentials(Generic[C, T]):
             )
         )
 
-
-# ── Files
 
 _NEVER_CHECKED: Final = float("-inf")
 
@@ -344,8 +339,6 @@ class RenewedFile(Generic[T]):
             )
         )
 
-
-# ── OAuth2
 
 PostForm = Callable[[str, Mapping[str, str]], Awaitable[CatalogReply]]
 """Posts a form to a URL without authorization and returns the reply, whatever its status."""
@@ -462,8 +455,6 @@ class ClientCredentials:
         )
 
 
-# ── Selection
-
 _EXTRAS: Final = {"sigv4": "s3", "google": "gcs"}
 """Extra that installs the packages of a method."""
 
@@ -512,6 +503,94 @@ class TokenFileAuth:
         return bearer_header(token)
 
 
+class SigV4:
+    """AWS's signatures (Signature Version 4), for AWS Glue and Amazon S3 Tables. Needs the extra `s3`.
+
+    The keys are those of AWS's standard chain. A signature covers method, path, query, host and the headers that begin
+    with `x-amz-`: no proxy changes any of these.
+
+    Args:
+        settings: settings with `signing`.
+    """
+
+    def __init__(self, settings: RestSettings) -> None:
+        from sfn import aws_auth
+
+        self._sign = aws_auth.sign_request
+        self._region, self._service = settings.signing
+        identity = aws_auth.AwsIdentity(
+            profile=settings.aws_profile,
+            role_arn=settings.role_arn,
+            external_id=settings.external_id,
+            region=self._region,
+        )
+        self._keys = CloudCredentials(
+            settings.name,
+            settings.config_timeout,
+            lambda: aws_auth.AwsCredentialChain(identity),
+            aws_auth.AwsCredentialChain.keys,
+        )
+        self._recent: tuple[str, ...] = ()
+
+    async def headers(self, request: AuthRequest) -> Mapping[str, str]:
+        keys = await self._keys.current()
+        # AWS answers a rejected signature with everything that was signed, including the token.
+        self._recent = recent_secrets(self._recent, keys.secret, *([keys.token] if keys.token else []))
+        signed_headers = self._sign(
+            request.method, request.url, {}, request.body, keys=keys, region=self._region, service=self._service
+        )
+        return {name.lower(): value for name, value in signed_headers.items()}
+
+    async def renew(self, rejected: Mapping[str, str]) -> bool:
+        return await self._keys.renew(lambda keys: _signed_by(keys, rejected))
+
+    async def renew_after_denial(self, rejected: Mapping[str, str]) -> bool:
+        return False
+
+    def secrets(self) -> tuple[str, ...]:
+        return self._recent
+
+
+def _signed_by(keys: AwsKeys, headers: Mapping[str, str]) -> bool:
+    is_same_id = f" Credential={keys.id}/" in headers["authorization"]
+    return is_same_id and headers.get("x-amz-security-token") == keys.token
+
+
+class GoogleTokens:
+    """Google's access tokens, of a service account or of the application default credentials. Needs the extra `gcs`.
+
+    Args:
+        settings: settings with `scope`.
+    """
+
+    def __init__(self, settings: RestSettings) -> None:
+        from sfn.google_auth import GoogleCredentialChain, GoogleIdentity
+
+        identity, limit = GoogleIdentity(file=settings.google_credentials_file), settings.config_timeout
+        scopes = settings.scope.split()
+        self._tokens = CloudCredentials(
+            settings.name,
+            limit,
+            lambda: GoogleCredentialChain(identity, scopes, limit=limit),
+            GoogleCredentialChain.token,
+        )
+        self._recent: tuple[str, ...] = ()
+
+    async def headers(self, request: AuthRequest) -> Mapping[str, str]:
+        token = await self._tokens.current()
+        self._recent = recent_secrets(self._recent, token)
+        return bearer_header(token)
+
+    async def renew(self, rejected: Mapping[str, str]) -> bool:
+        return await self._tokens.renew(lambda token: bearer_header(token) == rejected)
+
+    async def renew_after_denial(self, rejected: Mapping[str, str]) -> bool:
+        return False
+
+    def secrets(self) -> tuple[str, ...]:
+        return self._recent
+
+
 def build_auth(settings: RestSettings, post: PostForm) -> Auth:
     """Return the authentication of a catalog.
 
@@ -535,12 +614,8 @@ def _cloud_auth(settings: RestSettings) -> Auth | None:
     try:
         match settings.auth:
             case "sigv4":
-                from sfn.catalogs.rest.auth_sigv4 import SigV4
-
                 return SigV4(settings)
             case "google":
-                from sfn.catalogs.rest.auth_google import GoogleTokens
-
                 return GoogleTokens(settings)
             case None:
                 return None

@@ -33,8 +33,6 @@ from sfn.domain.events import EventHistory
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError
 
-# ── Listings
-
 T = TypeVar("T")
 
 MAX_PAGES_WITHOUT_NEW: Final = 1_000
@@ -205,8 +203,6 @@ class CatalogListings:
         return True
 
 
-# ── Catalog
-
 _EXPECTED: Final = "the table, or a 404 in Iceberg's error shape"
 
 
@@ -257,7 +253,6 @@ class RestCatalog:
                 yield one
 
     async def tables_in(self, namespace: tuple[str, ...]) -> AsyncGenerator[TableIdentifier]:
-        """Yield the tables of a namespace."""
         async with aclosing(self._listings.items(self._listings.tables(namespace))) as found:
             async for levels, name in found:
                 yield TableIdentifier(self._settings.name, levels, name)

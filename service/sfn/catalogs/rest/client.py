@@ -33,8 +33,6 @@ from sfn.catalogs.rest.settings import RestSettings, is_valid_header
 from sfn.clock import Clock
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
 
-# ── Certificates
-
 
 class CatalogTrust:
     """The certificate authorities of new connections: the system's, or those of a file that is reloaded on change.
@@ -65,8 +63,6 @@ def _read(file: Path) -> ssl.SSLContext:
         found = error.strerror or type(error).__name__
     raise SfnError(str(file), expected="a file of PEM certificates", found=found)
 
-
-# ── Client
 
 ExtractBody: TypeAlias = Callable[[bytearray, AsyncIterator[bytes]], Awaitable[bytearray]]
 """Makes an excerpt from the beginning of a large body and the parts that follow; may leave some unread."""
@@ -247,8 +243,6 @@ def _redacted(url: str) -> str:
     return str(URL(shown, encoded=True).with_user(None)) if "@" in shown else shown
 
 
-# ── Route
-
 _EXPECTED: Final = "the catalog's configuration"
 
 _RESERVED_HEADERS: Final = frozenset(
@@ -420,8 +414,6 @@ def _headers(
                 merged[name.lower()] = value
     return merged
 
-
-# ── Requests
 
 T = TypeVar("T")
 

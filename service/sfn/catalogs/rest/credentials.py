@@ -22,8 +22,6 @@ from sfn.domain.catalog_answer import NoSuchTable, VendedCredential
 from sfn.domain.identifiers import TableIdentifier
 from sfn.sfnfile.locations import canonical
 
-# ── Parsing
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _CREDENTIAL: Final = re.compile(
@@ -110,8 +108,6 @@ def _expires_at(config: Mapping[str, str]) -> datetime | None:
     ends = [end for end in map(int, values) if 0 < end <= LAST_MILLISECOND]
     return _EPOCH + timedelta(milliseconds=min(ends)) if ends else None
 
-
-# ── Cache
 
 MAX_TABLES: Final = 4096
 """Tables with cached credentials, some kilobytes each; the least recently used are evicted."""

@@ -24,8 +24,6 @@ from sfn.catalogs.rest import responses
 from sfn.clock import format_duration
 from sfn.errors import ErrorScope
 
-# ── Replies
-
 ICEBERG_TOKEN_EXPIRED = 419
 """Status of the REST specification for expired credentials."""
 
@@ -254,9 +252,6 @@ def _date(value: str) -> datetime | None:
     except (ValueError, OverflowError):
         return None
     return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
-
-
-# ── Transport
 
 
 @dataclass(frozen=True, slots=True)

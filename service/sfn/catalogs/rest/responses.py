@@ -18,8 +18,6 @@ from sfn.catalogs.partial_json import extract
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ErrorScope, Permanent, UnaddressableTable
 
-# ── Bodies
-
 T = TypeVar("T")
 
 _PAGING: Final = frozenset({"next-page-token", "nextPageToken"})
@@ -305,8 +303,6 @@ def read_token_error(body: bytes | bytearray) -> str | None:
     except UnreadableDocument:
         return None
 
-
-# ── Paths
 
 DEFAULT_SEPARATOR = "%1F"
 """Separator of namespace levels if the catalog names none (REST specification, `namespace` parameter)."""

@@ -12,7 +12,7 @@ from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import DeadLetterReason
 from sfn.inbox.intents import intent_stats_by_catalog
-from sfn.inbox.memory.worklist import MemoryJobQueue
+from sfn.inbox.memory.job_queue import MemoryJobQueue
 from sfn.inbox.model import (
     RELEASE_BATCH_SIZE,
     AdminCommand,
@@ -56,7 +56,7 @@ class MemoryInbox(MemoryJobQueue):
                     self._letters.close(subject, DeadLetterStatus.REPLAYED, command.at, command.actor)
                     count += 1
             self._letters.recount(entry, count)
-            self._bell.notify()
+            self._signal.notify()
             await anyio.lowlevel.checkpoint()
         return count
 
@@ -86,15 +86,17 @@ class MemoryInbox(MemoryJobQueue):
         event, intents = self._logged.get(event_seq_of(row)), self._intents.opened(subject)
         if event is None:
             return to_table_status(row, None, intents)
-        hint, received_at = event
-        return to_table_status(row, LastEvent(hint.sender, hint.event_id, received_at, hint.body), intents)
+        notification, received_at = event
+        return to_table_status(
+            row, LastEvent(notification.sender, notification.event_id, received_at, notification.body), intents
+        )
 
     async def drop_limit_state(self, catalog: str) -> DropLimitState:
         drops = self._drops(catalog)
         on, live = catalog in (await self.stats()).limit_reached, self._live_count(catalog)
         gone = {drop.name for drop in without_old_names(drops)} - self._live(catalog).keys()
         return DropLimitState(
-            on, self._steps(catalog, drops), self._terms.allowed_drops(catalog, live, len(gone)), live
+            on, self._steps(catalog, drops), self._config.allowed_drops(catalog, live, len(gone)), live
         )
 
     async def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:

@@ -1,10 +1,10 @@
 """The inbox in a PostgreSQL database: durable, for any number of processes.
 
-The driver is imported when a database is reached: it is an extra.
+The driver is imported only when a database is opened, because it is an extra.
 """
 
+from sfn.inbox.postgres.database import PreflightResult, preflight
 from sfn.inbox.postgres.inbox import PostgresInbox
-from sfn.inbox.postgres.proving import PreflightResult, preflight
 from sfn.inbox.postgres.server import PostgresServer
 
 __all__ = ["PostgresInbox", "PostgresServer", "PreflightResult", "preflight"]

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
 
-from sfn.inbox.postgres.faults import UNREACHABLE, PostgresConnectionLost, PostgresFault
+from sfn.inbox.postgres.errors import UNREACHABLE, PostgresConnectionLost, PostgresFault
 
 MOST: Final = 7
 """Connections for transactions at a time."""
@@ -17,11 +17,11 @@ PAUSE: Final = 0.25
 IDLE: Final = 60.0
 """Seconds of idleness after which a connection is not reused: firewalls silently drop those idle for minutes."""
 _FORGOTTEN: Final = frozenset({"26000", "42P05"})
-"""A pooler has come between: prepared statements are not where they were made, or were made by somebody else."""
+"""SQLSTATEs behind a pooler: prepared statements are missing, or another process made them."""
 
 
 class PostgresConnection(Protocol):
-    """One connection, see `driver`; every verb raises `PostgresFault`."""
+    """A connection, implemented in `driver`; every method raises `PostgresFault`."""
 
     @property
     def is_open(self) -> bool: ...
@@ -74,15 +74,15 @@ class Connections:
 
     @property
     def is_pooled(self) -> bool:
-        """Whether a pooler stands between, as far as is known: no state of a session outlives a transaction then."""
+        """True if a pooler is known to be in between: then no state of a session outlives a transaction."""
         return self._prepares is False
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[PostgresConnection]:
-        """A connection for one transaction; one that is left within a transaction is ended.
+        """Yield a connection for one transaction; close a connection that is left within a transaction.
 
         Raises:
-            Fault: there is none to be had.
+            PostgresFault: no connection can be opened.
         """
         async with self._free:
             connection = self._take_idle() or await self.made()
@@ -94,7 +94,7 @@ class Connections:
             except Exception:
                 raise
             except BaseException:
-                # Given up in the middle of a statement.
+                # The caller was cancelled during a statement.
                 connection.end()
                 raise
             finally:
@@ -104,7 +104,7 @@ class Connections:
         """Open a connection that is not shared.
 
         Raises:
-            Fault: there is none to be had.
+            PostgresFault: no connection can be opened.
         """
         if self._vain is not None and anyio.current_time() < self._vain_at + PAUSE:
             raise PostgresFault(self._vain.code, self._vain.text)
@@ -121,12 +121,11 @@ class Connections:
         return connection
 
     def forget(self) -> None:
-        """Whatever is idle may lead nowhere by now."""
+        """Close all idle connections, because they may be broken."""
         while self._idle:
             self.drop(self._idle.pop()[1])
 
     async def close(self) -> None:
-        """End all of them."""
         self._closed = True
         with anyio.CancelScope(shield=True):
             for connection in list(self._all):
@@ -150,7 +149,7 @@ class Connections:
         return connection
 
     def _take_idle(self) -> PostgresConnection | None:
-        """The one that was used last, unless that was long ago."""
+        """Return the connection that was used last; None if that was long ago."""
         if self._idle and self._idle[-1][0] < anyio.current_time() - IDLE:
             self.forget()
         return self._idle.pop()[1] if self._idle else None

@@ -1,4 +1,4 @@
-"""One connection, by asyncpg: the one module that knows it. What it raises becomes a `PostgresFault`."""
+"""One connection, by asyncpg: the only module that imports it. Its errors become a `PostgresFault`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 import anyio.to_thread
 import asyncpg
 
-from sfn.inbox.postgres.faults import (
+from sfn.inbox.postgres.errors import (
     LOST,
     MISCONFIGURED,
     NO_TLS,
@@ -22,19 +22,19 @@ from sfn.inbox.postgres.faults import (
 from sfn.inbox.postgres.server import PostgresServer
 
 MAX_CACHED_STATEMENTS: Final = 256
-"""Prepared statements of a connection: those that write rows are as many as there are sets of columns that change."""
+"""Prepared statements of a connection: each set of changed columns has a statement of its own."""
 CLOSED_WITHIN: Final = 2.0
-"""Seconds for a farewell."""
+"""Seconds for a clean close."""
 _LAST_WORDS: Final = frozenset({"FATAL", "PANIC"})
 """After an error of such a severity the server ends the connection."""
 
 
 class AsyncpgConnection:
-    """One connection, which is made already.
+    """An open connection.
 
     Args:
-        raw: asyncpg's.
-        prepares: whether statements stay prepared.
+        raw: the connection of asyncpg.
+        prepares: True if statements stay prepared.
     """
 
     def __init__(self, raw: Any, *, prepares: bool) -> None:  # noqa: ANN401 - asyncpg has no types
@@ -43,12 +43,12 @@ class AsyncpgConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be used as far as is known."""
+        """True unless the connection is known to be closed."""
         return not self._raw.is_closed()
 
     @property
     def is_busy(self) -> bool:
-        """Whether it is in a transaction."""
+        """True within a transaction."""
         return self.is_open and bool(self._raw.is_in_transaction())
 
     @property
@@ -57,18 +57,18 @@ class AsyncpgConnection:
         return int(self._raw.get_server_pid())
 
     async def fetch(self, statement: str, *values: object) -> Sequence[Sequence[Any]]:
-        """The rows that a statement answers."""
+        """Return the rows of a statement."""
         with self._map_errors():
             found: Sequence[Sequence[Any]] = await self._raw.fetch(statement, *values)
             return found
 
     async def execute(self, statement: str, *values: object) -> int:
-        """Run a statement, or several without values; how many rows the last one changed."""
+        """Run a statement, or several without values; return how many rows the last one changed."""
         with self._map_errors():
             return _count(await self._raw.execute(statement, *values))
 
     async def command(self, statement: str) -> str:
-        """Run a statement, or several, without values: the server's word for the last one, see "CommandComplete"."""
+        """Run one or several statements without values; return the command tag of the last one ("CommandComplete")."""
         with self._map_errors():
             tag: str = await self._raw.execute(statement)
             return tag
@@ -79,11 +79,11 @@ class AsyncpgConnection:
             await self._raw.add_listener(channel, lambda *payload: on_notify(payload[-1]))
 
     def end(self) -> None:
-        """End it at once; the server undoes what was not committed."""
+        """Close the connection at once; the server rolls back an open transaction."""
         self._raw.terminate()
 
     async def close(self) -> None:
-        """End it as one should."""
+        """Close the connection cleanly."""
         try:
             await self._raw.close(timeout=CLOSED_WITHIN)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
@@ -105,13 +105,13 @@ class AsyncpgConnection:
 
 
 async def connect(server: PostgresServer, *, prepares: bool) -> AsyncpgConnection:
-    """A new connection.
+    """Open a connection.
 
     Args:
-        prepares: whether statements stay prepared: not where a pooler gives each transaction another session.
+        prepares: True if statements stay prepared; False if a pooler gives each transaction another session.
 
     Raises:
-        Fault: there is none to be had.
+        PostgresFault: no connection can be opened.
     """
     try:
         raw = await asyncpg.connect(
@@ -128,11 +128,11 @@ async def connect(server: PostgresServer, *, prepares: bool) -> AsyncpgConnectio
     except asyncpg.TargetServerAttributeNotMatched as error:
         raise PostgresFault("25006", _text(error)) from None
     except OSError as error:
-        # The driver has no class of its own for it.
+        # The driver has no error class for this.
         has_no_tls = isinstance(error, ConnectionError) and "rejected SSL upgrade" in str(error)
         raise PostgresFault(NO_TLS if has_no_tls else UNREACHABLE, _text(error)) from None
     except (asyncpg.InterfaceError, asyncpg.InternalClientError, ValueError) as error:
-        # What it says may repeat what it was given.
+        # The driver's message may repeat its arguments.
         raise PostgresFault(MISCONFIGURED, type(error).__name__) from None
     return AsyncpgConnection(raw, prepares=prepares)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
@@ -14,7 +15,7 @@ from sfn.clock import Clock
 from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import JobKey
 from sfn.errors import Transient
-from sfn.inbox.admin import (
+from sfn.inbox.maintenance import (
     CLOSED_LETTER_RETENTION,
     MAINTENANCE_INTERVAL,
     PRUNE_BATCH_SIZE,
@@ -31,12 +32,11 @@ from sfn.inbox.model import (
     TableStatus,
 )
 from sfn.inbox.postgres import schema
-from sfn.inbox.postgres.counting import CachedStats
-from sfn.inbox.postgres.opening import OpenedDatabase, prepared, reached
+from sfn.inbox.postgres.database import OpenedDatabase, prepared, reached
+from sfn.inbox.postgres.job_queue import PostgresJobQueue
 from sfn.inbox.postgres.schema import MIGRATIONS, Migration
 from sfn.inbox.postgres.server import PostgresServer
-from sfn.inbox.postgres.unit import InboxTransaction
-from sfn.inbox.postgres.worklist import PostgresJobQueue
+from sfn.inbox.postgres.transaction import InboxTransaction
 from sfn.inbox.statistics import DropLimitState, QueueStats
 
 STATS_MAX_AGE: Final = 5.0
@@ -60,7 +60,7 @@ class PostgresInbox(PostgresJobQueue):
     def __init__(
         self,
         there: OpenedDatabase,
-        terms: InboxConfig,
+        config: InboxConfig,
         clock: Clock,
         *,
         queue_limit: int = 10_000,
@@ -68,7 +68,7 @@ class PostgresInbox(PostgresJobQueue):
         stats_max_age: float = STATS_MAX_AGE,
         version: int = len(MIGRATIONS),
     ) -> None:
-        super().__init__(there, terms, clock, queue_limit=queue_limit, observe=observe)
+        super().__init__(there, config, clock, queue_limit=queue_limit, observe=observe)
         self._version = version
         self._figures = CachedStats(self._count, stats_max_age)
 
@@ -77,7 +77,7 @@ class PostgresInbox(PostgresJobQueue):
     async def opened(
         cls,
         server: PostgresServer,
-        terms: InboxConfig,
+        config: InboxConfig,
         clock: Clock,
         *,
         queue_limit: int = 10_000,
@@ -89,7 +89,7 @@ class PostgresInbox(PostgresJobQueue):
 
         Args:
             server: address of the database.
-            terms: the configuration.
+            config: the configuration of the inbox.
             clock: the wall clock; the clocks of all processes must agree to a fraction of a lease.
             queue_limit: most messages that may wait.
             observe: called after every transaction.
@@ -100,12 +100,12 @@ class PostgresInbox(PostgresJobQueue):
             FatalError: the database is not suitable, or a newer, incompatible version created the tables.
             Transient: scope inbox: the server has not answered for a while.
         """
-        async with reached(server, terms.stores) as there:
+        async with reached(server, config.stores) as there:
             new = await prepared(there, migrations)
             _log.info("inbox opened", database=there.where, new=new, pooled=there.connections.is_pooled)
             yield cls(
                 there,
-                terms,
+                config,
                 clock,
                 queue_limit=queue_limit,
                 observe=observe,
@@ -114,20 +114,20 @@ class PostgresInbox(PostgresJobQueue):
             )
 
     async def run_maintenance(self, retention: timedelta, every: float = MAINTENANCE_INTERVAL) -> NoReturn:
-        """Keep the tables small, for ever: a sibling of what uses the inbox. One of all processes does at a time.
+        """Delete old events and dead letters at intervals, until cancelled; one of all processes does so at a time.
 
         Args:
-            retention: how long events are kept.
-            every: seconds from one turn to the next.
+            retention: time until an event is deleted.
+            every: seconds between two runs.
 
         Raises:
-            FatalError: a newer version made tables of them that does not know ours.
+            FatalError: a newer, incompatible version migrated the tables.
         """
         troubles = InboxErrorLog(self._clock, "tending")
         tended_at = anyio.current_time()
         while True:
             await anyio.sleep(min(every, LISTEN_CHECK_INTERVAL))
-            # A later turn finds the same to do.
+            # A later run has the same work.
             with suppress(Transient), troubles.log_errors():
                 await self.check_version()
                 await self._figures.refresh()
@@ -136,7 +136,7 @@ class PostgresInbox(PostgresJobQueue):
                     await self.run_maintenance_once(retention)
 
     async def run_maintenance_once(self, retention: timedelta) -> int:
-        """Delete what is older, unless another process does so just now; how many events went."""
+        """Delete old events and dead letters unless another process does so; return the number of deleted events."""
         now = self._clock.now()
         total = await self._pruned(lambda unit: unit.events.prune(now - retention, PRUNE_BATCH_SIZE))
         await self._pruned(lambda unit: unit.letters.prune(now - CLOSED_LETTER_RETENTION, PRUNE_BATCH_SIZE))
@@ -146,7 +146,7 @@ class PostgresInbox(PostgresJobQueue):
         """Check that this version may still work on the tables.
 
         Raises:
-            FatalError: it may not.
+            FatalError: a newer, incompatible version migrated them.
         """
         schema.check(await self._transactions.on_tables(schema.found), self._where, self._version)
 
@@ -161,11 +161,11 @@ class PostgresInbox(PostgresJobQueue):
         return await self._figures()
 
     async def table_status(self, subject: JobKey) -> TableStatus | None:
-        return await self._unhurried(lambda unit: self._ledger.admin.table_status(unit, subject))
+        return await self._unhurried(lambda unit: self._operations.admin.table_status(unit, subject))
 
     async def drop_limit_state(self, catalog: str) -> DropLimitState:
         now = self._clock.now()
-        return await self._unhurried(lambda unit: self._ledger.admin.drop_limit_state(unit, catalog, now))
+        return await self._unhurried(lambda unit: self._operations.admin.drop_limit_state(unit, catalog, now))
 
     async def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
         return await self._unhurried(lambda unit: unit.letters.audit_log(before, limit))
@@ -184,12 +184,14 @@ class PostgresInbox(PostgresJobQueue):
 
     async def replay(self, ids: Sequence[int], notifications: Sequence[Notification], command: AdminCommand) -> int:
         also = set[JobKey]()
-        count = await self._unhurried(lambda unit: self._ledger.admin.replay(unit, ids, notifications, command, also))
+        count = await self._unhurried(
+            lambda unit: self._operations.admin.replay(unit, ids, notifications, command, also)
+        )
         await self._stir()
         return count
 
     async def discard(self, ids: Sequence[int], command: AdminCommand) -> int:
-        return await self._unhurried(lambda unit: self._ledger.admin.discard(unit, ids, command))
+        return await self._unhurried(lambda unit: self._operations.admin.discard(unit, ids, command))
 
     async def reconcile(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
         await self._notify_all("reconcile", notifications, command)
@@ -198,7 +200,7 @@ class PostgresInbox(PostgresJobQueue):
         await self._notify_all("adopt", notifications, command)
 
     async def retire(self, catalog: str, *, retired: bool, command: AdminCommand) -> None:
-        await self._unhurried(lambda unit: self._ledger.admin.retire(unit, catalog, command, retired=retired))
+        await self._unhurried(lambda unit: self._operations.admin.retire(unit, catalog, command, retired=retired))
 
     async def owner_id(self, catalog: str) -> str | None:
         return await self._unhurried(lambda unit: unit.catalogs.owner_id(catalog))
@@ -211,16 +213,16 @@ class PostgresInbox(PostgresJobQueue):
 
     async def _count(self) -> QueueStats:
         now = self._clock.now()
-        return await self._ran(lambda unit: self._ledger.admin.stats(unit, now), wide=True)
+        return await self._ran(lambda unit: self._operations.admin.stats(unit, now), wide=True)
 
     async def _released(self, catalog: str, order: AdminCommand, before: CommandProgress | None) -> CommandProgress:
-        batch = await self._unhurried(lambda unit: self._ledger.admin.release(unit, catalog, order, before))
+        batch = await self._unhurried(lambda unit: self._operations.admin.release(unit, catalog, order, before))
         await self._stir()
         return batch
 
-    async def _notify_all(self, action: str, hints: Sequence[Notification], order: AdminCommand) -> None:
+    async def _notify_all(self, action: str, notifications: Sequence[Notification], order: AdminCommand) -> None:
         also = set[JobKey]()
-        await self._unhurried(lambda unit: self._ledger.admin.notify(unit, action, hints, order, also))
+        await self._unhurried(lambda unit: self._operations.admin.notify(unit, action, notifications, order, also))
         await self._stir()
 
     async def _pruned(self, prune: Callable[[InboxTransaction], Awaitable[int]]) -> int:
@@ -233,3 +235,50 @@ class PostgresInbox(PostgresJobQueue):
             total += pruned
             await anyio.sleep(0.02)
         return total
+
+
+SHARE: Final = 20
+"""The database counts for at most one of this many seconds."""
+WANTED: Final = 300.0
+"""Seconds after the last read until the cache is not refreshed any more: most scrapers read more often."""
+
+
+class CachedStats:
+    """A cache of the statistics, a few seconds old, because counting reads all jobs.
+
+    Args:
+        count: counts.
+        max_age: greatest age in seconds; longer if counting takes long.
+    """
+
+    def __init__(self, count: Callable[[], Awaitable[QueueStats]], max_age: float) -> None:
+        self._count, self._max_age = count, max_age
+        self._figures: QueueStats | None = None
+        self._begun_at = self._due_at = self._pause = 0.0
+        self._asked_at = -math.inf
+        self._counting = anyio.Lock()
+
+    async def __call__(self) -> QueueStats:
+        """Return the statistics; the first call, and a call after a long pause, waits until they are counted."""
+        self._asked_at = now = anyio.current_time()
+        # Twice the pause: a reader must not wait, and `refresh` may.
+        if self._figures is None or now >= self._due_at + self._pause:
+            return await self._counted()
+        return self._figures
+
+    async def refresh(self) -> None:
+        """Count the statistics if they are due and were read recently, also if the first reader stopped waiting."""
+        now = anyio.current_time()
+        if self._due_at <= now < self._asked_at + WANTED:
+            await self._counted()
+
+    async def _counted(self) -> QueueStats:
+        asked_at = anyio.current_time()
+        async with self._counting:
+            if self._figures is None or self._begun_at < asked_at:
+                self._begun_at = anyio.current_time()
+                self._figures = await self._count()
+                ended_at = anyio.current_time()
+                self._pause = max(self._max_age, SHARE * (ended_at - self._begun_at)) if self._max_age else 0.0
+                self._due_at = ended_at + self._pause
+            return self._figures

@@ -1,4 +1,4 @@
-"""The inbox's tables in PostgreSQL, and how older ones are brought forward while others use them.
+"""The inbox's tables in PostgreSQL, and their migrations while other processes use them.
 
 Versions of the service that differ by a migration or two may share the tables: a migration only adds what an older one
 need not know. It says which is the oldest that may go on, and so does the table `sfn.version`.
@@ -16,10 +16,10 @@ from sfn.inbox.postgres.tables.values import Sql, number_of
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One step.
+    """A migration.
 
     Attributes:
-        script: SQL that leaves what was there usable for the versions that may go on.
+        script: SQL that keeps the tables usable for the versions from `oldest` on.
         oldest: lowest schema version with code that may work on the tables afterwards.
     """
 
@@ -150,8 +150,8 @@ class SchemaState:
 
 
 async def found(sql: Sql) -> SchemaState:
-    """What there is."""
-    # `to_regclass` may remember, within a transaction, that another one had not made it yet.
+    """Return the present state of the schema."""
+    # Within a transaction, `to_regclass` may have cached that the table does not exist yet.
     ((there,),) = await sql.fetch(
         "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = 'sfn' AND tablename = 'version')"
     )
@@ -165,10 +165,10 @@ def check(there: SchemaState, where: str, version: int = len(MIGRATIONS)) -> Non
     """Refuse a schema that this version must not work on.
 
     Args:
-        version: this one's.
+        version: the version of this code.
 
     Raises:
-        FatalError: a newer one made it that does not know ours.
+        FatalError: a newer, incompatible version created it.
     """
     if there.oldest > version:
         raise FatalError(
@@ -180,10 +180,10 @@ def check(there: SchemaState, where: str, version: int = len(MIGRATIONS)) -> Non
 
 
 async def prepare(sql: Sql, where: str, migrations: Sequence[Migration] = MIGRATIONS) -> bool:
-    """Bring the tables to this version, in one transaction; one process at a time does.
+    """Migrate the tables to this version, in one transaction; one process does so at a time.
 
     Returns:
-        Whether there were none.
+        True if there were none.
 
     Raises:
         FatalError: see `check`.

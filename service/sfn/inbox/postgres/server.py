@@ -1,4 +1,4 @@
-"""Where the database is, and what it may be called in messages."""
+"""The address of the database, and its name in messages."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from sfn.inbox.postgres.faults import LOGIN_FILE, UNTRUSTED, PostgresFault
+from sfn.inbox.postgres.errors import LOGIN_FILE, UNTRUSTED, PostgresFault
 
 CONNECTED_WITHIN: Final = 5.0
 """Seconds, unless the URL says `connect_timeout`."""
 _CERTIFICATES: Final = frozenset({"sslcert", "sslcrl", "sslkey", "sslrootcert"})
 _SYSTEM: Final = "system"
-"""The value of `sslrootcert` that stands for the certificates of the system, as of libpq 16."""
+"""The value of `sslrootcert` that stands for the certificates of the system, as in libpq 16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class PostgresServer:
 
     Attributes:
         url: may hold a password.
-        password_file: holds it instead; read for each new connection.
+        password_file: file with the password; read for each new connection.
     """
 
     url: str = field(repr=False)
@@ -31,7 +31,7 @@ class PostgresServer:
 
     @property
     def name(self) -> str:
-        """The URL without what may be a secret."""
+        """The URL without anything that may be secret."""
         parts = urlsplit(self.url)
         login, _, hosts = parts.netloc.rpartition("@")
         user = login.partition(":")[0]
@@ -39,14 +39,14 @@ class PostgresServer:
 
     @property
     def patience(self) -> float:
-        """Seconds that a connection may take to be made."""
+        """Seconds for an attempt to connect."""
         return float(self._options().get("connect_timeout", CONNECTED_WITHIN))
 
     def arguments(self) -> dict[str, Any]:
-        """Connection parameters for the driver.
+        """Return the connection parameters for the driver.
 
         Raises:
-            Fault: the password's file can't be read, or a certificate.
+            PostgresFault: the file with the password, or a certificate, can't be read.
         """
         options = self._options()
         options.pop("connect_timeout", None)
@@ -65,7 +65,7 @@ class PostgresServer:
 
 
 def _read(file: Path, code: str) -> str:
-    """What is in a file; the driver would say of one that is not there what it says of a server."""
+    """Return the content of a file; the driver would report a missing file as a server that can't be reached."""
     try:
         return file.read_text()
     except (OSError, UnicodeDecodeError) as error:

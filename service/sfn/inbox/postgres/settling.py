@@ -1,4 +1,4 @@
-"""How claims end: over the port to the database, several in one transaction."""
+"""Settles, over the port to the database: several in one transaction."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from sfn.inbox.model import (
     closes_dead_letter,
     holds_lease,
 )
-from sfn.inbox.postgres.sheet import JobBatch
-from sfn.inbox.postgres.unit import InboxTransaction, TableLocation
+from sfn.inbox.postgres.job_batch import JobBatch
+from sfn.inbox.postgres.transaction import InboxTransaction, TableLocation
 from sfn.inbox.transitions import on_settle, on_wakeup
 from sfn.sfnfile.naming import layout_location
 
@@ -31,7 +31,7 @@ class SettleRequest:
     """A claim that is to be settled.
 
     Attributes:
-        claim, outcome, now: as of `JobQueue.settle`.
+        claim, outcome, now: the arguments of `JobQueue.settle`.
         tried: the job states that earlier attempts left if they were committed, which is not known.
     """
 
@@ -42,32 +42,32 @@ class SettleRequest:
 
     @property
     def result(self) -> PublishResult:
-        """What else there is to settle."""
+        """The result of the publish; an empty one if there is none."""
         found = self.outcome.result if isinstance(self.outcome, Done | Rescheduled | DeadLettered) else None
         return found or PublishResult()
 
     @property
     def places(self) -> frozenset[TableLocation]:
-        """Where other rows are to look."""
+        """The locations; other tables with files there are woken."""
         return frozenset(TableLocation(self.claim.subject.catalog, location) for location in self.result.wake_locations)
 
 
 @dataclass(frozen=True, slots=True)
 class SettleResult:
-    """What became of it.
+    """The result of a settle.
 
     Attributes:
-        has_settled: the claim had its row still, or an earlier try was taken.
-        stirring: other rows may have fallen due by it.
+        has_settled: True if the claim still had its job, or an earlier attempt was committed.
+        may_make_due: True if other jobs may have become due.
     """
 
     has_settled: bool
-    stirring: bool = False
+    may_make_due: bool = False
 
 
 @dataclass(slots=True)
 class _Beside:
-    """What is written beside the rows."""
+    """Changes besides those of jobs."""
 
     opened: list[tuple[NewDeadLetter, datetime]] = field(default_factory=list)
     superseded: dict[JobKey, datetime] = field(default_factory=dict)
@@ -75,69 +75,71 @@ class _Beside:
 
 
 async def settle_all(
-    unit: InboxTransaction, endings: Sequence[SettleRequest], terms: InboxConfig
+    unit: InboxTransaction, endings: Sequence[SettleRequest], config: InboxConfig
 ) -> list[SettleResult]:
-    """Several `JobQueue.settle` in one transaction, one after the other."""
+    """Run several `JobQueue.settle` in one transaction, one after the other."""
     places = {place for ending in endings for place in ending.places}
     visitors: list[TableIdentifier] = []
     if places:
         await unit.table_index.lock_locations(places)
         visitors = await unit.table_index.visitors(places)
     asks = [ask for ending in endings for ask in ending.result.wakeups]
-    sheet = JobBatch(unit.rows)
+    batch = JobBatch(unit.rows)
     subjects = {ending.claim.subject for ending in endings} | {ask.table for ask in asks} | set(visitors)
     most = len(asks) + len(subjects) * sum(bool(ending.places) for ending in endings)
-    numbers = await sheet.lock(subjects, most)
+    numbers = await batch.lock(subjects, most)
     beside = _Beside()
-    answers = [_settle(sheet, ending, terms, numbers, beside) for ending in endings]
-    await sheet.write()
+    answers = [_settle(batch, ending, config, numbers, beside) for ending in endings]
+    await batch.write()
     await _write(unit, beside)
     return answers
 
 
-def ask(sheet: JobBatch, asks: Sequence[Wakeup], numbers: Iterator[int], now: datetime, cap: timedelta) -> bool:
-    """Have other rows look, which are locked; whether one of them changed."""
+def ask(batch: JobBatch, asks: Sequence[Wakeup], numbers: Iterator[int], now: datetime, cap: timedelta) -> bool:
+    """Wake other jobs, which are locked; return whether one of them changed."""
     changed = False
     for one in asks:
-        after = on_wakeup(sheet.load(one.table), one, next(numbers), now, cap)
+        after = on_wakeup(batch.load(one.table), one, next(numbers), now, cap)
         if after is not None:
-            sheet.save(one.table, after)
+            batch.save(one.table, after)
             changed = True
     return changed
 
 
 def _settle(
-    sheet: JobBatch, ending: SettleRequest, terms: InboxConfig, numbers: Iterator[int], beside: _Beside
+    batch: JobBatch, ending: SettleRequest, config: InboxConfig, numbers: Iterator[int], beside: _Beside
 ) -> SettleResult:
     claim, outcome, now = ending.claim, ending.outcome, ending.now
-    row = sheet.load(claim.subject)
+    row = batch.load(claim.subject)
     if row is None or not holds_lease(row, claim):
         return SettleResult(_was_taken(row, ending))
-    # The memo is the claim's: nothing else changes it while the claim has its row.
-    row = sheet.remind(replace(row, cache=claim.cache))
-    sheet.save(claim.subject, on_settle(row, claim, outcome, now, terms.retry_cap))
+    # The claim has the current cache: nothing else changes it while the job is leased.
+    row = batch.remind(replace(row, cache=claim.cache))
+    batch.save(claim.subject, on_settle(row, claim, outcome, now, config.retry_cap))
     if isinstance(outcome, DeadLettered):
         beside.opened.append((NewDeadLetter(claim.subject, outcome.reason, outcome.detail, row.attempt), now))
     elif closes_dead_letter(outcome):
         beside.superseded[claim.subject] = now
     if isinstance(outcome, SweepCompleted):
         beside.swept.append((claim.subject.catalog, outcome))
-    stirring = ask(sheet, ending.result.wakeups, numbers, now, terms.retry_cap)
-    stirred = {name for place in ending.places for name in _at(sheet, place)} - {claim.subject}
+    may_make_due = ask(batch, ending.result.wakeups, numbers, now, config.retry_cap)
+    stirred = {name for place in ending.places for name in _at(batch, place)} - {claim.subject}
     others = [Wakeup(name) for name in sorted(stirred)]
-    return SettleResult(has_settled=True, stirring=ask(sheet, others, numbers, now, terms.retry_cap) or stirring)
+    return SettleResult(
+        has_settled=True, may_make_due=ask(batch, others, numbers, now, config.retry_cap) or may_make_due
+    )
 
 
 def _was_taken(row: Job | None, ending: SettleRequest) -> bool:
-    """Whether a try was taken after all: its transaction ended well, though its answer never came."""
+    """Return whether an earlier attempt was committed although its answer never arrived."""
     if row is None:
         return bool(ending.tried) and isinstance(ending.outcome, Done) and ending.outcome.forget
     return row.fencing_token == ending.claim.fencing_token and row.last_result in ending.tried
 
 
-def _at(sheet: JobBatch, place: TableLocation) -> Iterator[TableIdentifier]:
-    """The locked rows that may have a file at a place by now."""
-    for row in sheet.rows():
+def _at(batch: JobBatch, place: TableLocation) -> Iterator[TableIdentifier]:
+    """Yield the locked tables that may have a file at a location."""
+    for row in batch.rows():
         name, there = row.subject, map(layout_location, row.locations)
         if isinstance(name, TableIdentifier) and name.catalog == place.catalog and place.location in there:
             yield name

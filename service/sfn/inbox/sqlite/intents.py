@@ -23,7 +23,7 @@ from sfn.inbox.intents import (
     notifications_for_due,
     split_messages,
 )
-from sfn.inbox.sqlite.batches import batches
+from sfn.inbox.sqlite.jobs import batches
 
 _ROW = "id, key, sender, peer, opened_at, due_at, unseen, left_open"
 _DUE = (
@@ -36,14 +36,14 @@ class SqliteIntents:
     """The open intents of one connection, also as the `IntentStore` for new messages; the caller owns the transaction.
 
     Args:
-        has_job: whether the inbox has a row of that key.
+        has_row: returns True if the inbox has a job with a key.
     """
 
     def __init__(self, db: sqlite3.Connection, has_row: Callable[[str], bool]) -> None:
         self._db, self._has_row = db, has_row
 
     def take(self, notes: Sequence[ReceivedIntent]) -> None:
-        """Take notes."""
+        """Apply messages."""
         closed, others = split_messages(notes)
         for number in closed:
             self._db.execute("DELETE FROM intent WHERE id = ? AND NOT left_open", (number,))
@@ -53,7 +53,7 @@ class SqliteIntents:
         self._write(book.changes())
 
     def ask(self, now: datetime) -> tuple[list[Notification], datetime | None]:
-        """The hints of intents that are due, which are put off to their next ask; and when the next one is due."""
+        """Move due intents to their next check; return their notifications, and when the next intent is due."""
         span = self._span()
         if not span.is_any_due(now):
             return [], span.earliest
@@ -63,7 +63,7 @@ class SqliteIntents:
         due = [_row(one) for one in found]
         self._write([IntentChange(row, after_check(row, now)) for row in due])
         span = self._span()
-        # More may have been due than are asked for at once.
+        # More intents may have been due than one claim checks.
         return notifications_for_due(due), now if span.is_any_due(now) else span.earliest
 
     def counts(self) -> dict[str, OpenIntentStats]:
@@ -75,7 +75,7 @@ class SqliteIntents:
         }
 
     def opened(self, subject: JobKey) -> OpenIntentStats | None:
-        """What is open of a subject; None for nothing."""
+        """Return the statistics of the open intents of a subject; None without any."""
         query = "SELECT count(*), min(opened_at), min(due_at) FROM intent WHERE key = ?"
         count, at, due = self._db.execute(query, (encode_key(subject),)).fetchone()
         return OpenIntentStats(count, from_micros(at), from_micros(due)) if count else None
@@ -96,7 +96,7 @@ class SqliteIntents:
         return self._has_row(encode_key(table))
 
     def _span(self) -> DueRange:
-        # Each for itself is read from an index's end, but not both at once.
+        # Each query alone reads the end of an index; one query for both would not.
         query = "SELECT (SELECT min(due_at) FROM intent), (SELECT max(due_at) FROM intent)"
         earliest, latest = self._db.execute(query).fetchone()
         return DueRange(from_micros_or_none(earliest), from_micros_or_none(latest))

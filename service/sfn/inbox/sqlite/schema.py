@@ -1,4 +1,4 @@
-"""The inbox's tables in SQLite, and how older ones are brought forward."""
+"""The inbox's tables in SQLite, and their migrations."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ MIGRATIONS = (
       id INTEGER PRIMARY KEY, at INTEGER NOT NULL, actor TEXT NOT NULL, action TEXT NOT NULL, about TEXT NOT NULL,
       count INTEGER NOT NULL);
     """,
-    # Only rows that failed are in the index: what goes well pays nothing for it.
+    # Only failed jobs are in the index, so successful jobs do not pay for it.
     """
     ALTER TABLE subject ADD COLUMN waits_since INTEGER;
     CREATE INDEX subject_waits ON subject(lane, waits_since) WHERE waits_since IS NOT NULL;
@@ -109,7 +109,7 @@ VERSION = len(MIGRATIONS)
 
 
 _LOGGED = frozenset({"wal", "memory"})
-"""What SQLite answers where it has a write-ahead log, and where there is no file that would need one."""
+"""Answers of SQLite if it has a write-ahead log, and if there is no file that needs one."""
 
 
 def prepare(db: sqlite3.Connection, where: str) -> None:

@@ -1,4 +1,4 @@
-"""The port to the database in SQL, for one transaction; what runs the statements is given."""
+"""The port to the database in SQL."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Collection
 from typing import Final
 
 from sfn.inbox.postgres.tables.catalogs import CatalogTable
+from sfn.inbox.postgres.tables.concurrency_groups import GroupNumbers, KnownGroups
+from sfn.inbox.postgres.tables.dead_letters import DeadLetterTable
 from sfn.inbox.postgres.tables.events import EventTable
 from sfn.inbox.postgres.tables.intents import PostgresIntents
-from sfn.inbox.postgres.tables.lanes import GroupNumbers, KnownGroups
-from sfn.inbox.postgres.tables.letters import DeadLetterTable
-from sfn.inbox.postgres.tables.roster import IndexTable
-from sfn.inbox.postgres.tables.rows import JobTable
+from sfn.inbox.postgres.tables.jobs import JobTable
+from sfn.inbox.postgres.tables.table_index import IndexTable
 from sfn.inbox.postgres.tables.values import Sql, number_of
 
 __all__ = ["KnownGroups", "Sql", "SqlTransaction"]
@@ -23,12 +23,12 @@ class SqlTransaction:
     """Implements `InboxTransaction`.
 
     Args:
-        sql: the transaction.
-        known: what this process knows of the lanes.
+        sql: runs the statements of the transaction.
+        known: the concurrency groups that this process knows.
         stores: see `InboxConfig.stores`.
 
     Attributes:
-        sql: the same transaction, for those who know that it is one of SQL.
+        sql: the argument, for callers that run SQL.
     """
 
     def __init__(self, sql: Sql, known: KnownGroups, stores: Collection[str]) -> None:
@@ -45,5 +45,5 @@ class SqlTransaction:
         return bool(alone)
 
     def committed(self) -> None:
-        """The transaction ended well."""
+        """Note that the transaction is committed."""
         self._lanes.keep()

@@ -1,4 +1,4 @@
-"""What is noted of whole catalogs in PostgreSQL."""
+"""The state of whole catalogs in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sfn.inbox.statistics import NamedTable
 
 
 class CatalogTable:
-    """Implements `Catalogs`."""
+    """Implements `CatalogStore`."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
@@ -102,5 +102,5 @@ class CatalogTable:
 
 
 def _digest(step: str) -> bytes:
-    """A step's text is too long for an index."""
+    """Return the digest of a step, because the text of a step is too long for an index."""
     return sha256(step.encode(errors="replace")).digest()

@@ -8,11 +8,11 @@ from datetime import datetime
 from sfn.inbox.codec import from_micros, to_micros
 from sfn.inbox.model import LastEvent
 from sfn.inbox.postgres.tables.values import Sql, address, text, text_or_none
-from sfn.inbox.postgres.unit import LoggedEvent
+from sfn.inbox.postgres.transaction import LoggedEvent
 
 
 class EventTable:
-    """An `EventStore` in SQL."""
+    """Implements `EventStore`."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
@@ -25,11 +25,11 @@ class EventTable:
             'ORDER BY sender COLLATE "C", event_id COLLATE "C", seq '
             "ON CONFLICT (sender, event_id) WHERE event_id IS NOT NULL DO NOTHING RETURNING seq",
             [entry.seq for entry in entries],
-            [text(entry.hint.sender) for entry in entries],
-            [text_or_none(entry.hint.event_id) for entry in entries],
-            [address(entry.hint.subject)[0] for entry in entries],
+            [text(entry.notification.sender) for entry in entries],
+            [text_or_none(entry.notification.event_id) for entry in entries],
+            [address(entry.notification.subject)[0] for entry in entries],
             [to_micros(entry.received) for entry in entries],
-            [entry.hint.body for entry in entries],
+            [entry.notification.body for entry in entries],
         )
         return {seq for (seq,) in found}
 
@@ -38,7 +38,7 @@ class EventTable:
         return next((LastEvent(sender, event_id, from_micros(at), body) for sender, event_id, at, body in found), None)
 
     async def prune(self, before: datetime, most: int) -> int:
-        # Older is what has the lower number: a wall clock may have been set back in between.
+        # Events are deleted in the order of their numbers, because a wall clock may have been set back in between.
         return await self._sql.execute(
             "DELETE FROM sfn.event WHERE seq <= (SELECT max(seq) FROM (SELECT seq, received_at FROM sfn.event "
             "ORDER BY seq LIMIT $1) AS oldest WHERE received_at < $2)",

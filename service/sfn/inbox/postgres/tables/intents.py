@@ -9,8 +9,8 @@ from typing import Any
 from sfn.domain.identifiers import JobKey
 from sfn.inbox.codec import from_micros, from_micros_or_none, to_micros
 from sfn.inbox.intents import WHOLE_CATALOG_ID, DueRange, IntentChange, OpenIntent, OpenIntentStats, latest_check_at
-from sfn.inbox.postgres.notes import FoundIntents, IntentQuery
 from sfn.inbox.postgres.tables.values import Sql, address, addressed, addresses, text
+from sfn.inbox.postgres.transaction import FoundIntents, IntentQuery
 
 _COLUMNS = {
     "id": "text",
@@ -45,7 +45,7 @@ class PostgresIntents:
         self._sql = sql
 
     async def span(self) -> DueRange:
-        # Each for itself is read from an index's end.
+        # Each query alone reads the end of an index.
         ((earliest, latest),) = await self._sql.fetch(
             "SELECT (SELECT min(due_at) FROM sfn.intent), (SELECT max(due_at) FROM sfn.intent)"
         )
