@@ -1,5 +1,7 @@
 """Iceberg SFN listener: write the current metadata location of each table next to the table, and read it from there.
 
+SFN is short for *snapshot's metadata file name*.
+
 The public interface reads a table's current pointer from the files beside the table, without a catalog:
 
     import sfn
@@ -15,20 +17,20 @@ The way from an event to an SFN file, with the module of each step:
     sender
       │  POST
       ▼
-    http/events.py        EventsEndpoint identifies the sender and reads the body
+    http/ingest.py        EventsEndpoint identifies the sender and reads the body
     formats/decode.py     decode() turns the body into notifications
     inbox/                put() stores them durably, one job per table; only then the sender gets its answer 202
       │                   (pull/, gateway/ and sweeps put their notifications here, too)
       ▼
     worker/worker.py      Worker claims due jobs, each with a lease, and calls publish()
       ▼
-    publish/publish.py    runs the decision, and each query that it needs:
+    publish/publish.py    calls decide(); each time decide() lacks a fact, fetches this fact and calls it again:
       │       ▲                catalogs/ for the current metadata file, storage/ for the existing files, inbox/
       ▼       │ NeedsQuery
-    publish/decide.py     compares the catalog's answer with the files, without any input or output
+    publish/decide.py     compares the catalog's answer with the files; does no I/O
     publish/plan.py       plans the files at the table's place: first the SFN document, then the version hint
       ▼
-    storage/              publish.py writes each file on condition; after a lost race it starts over with fresh answers
+    storage/              publish.py writes each file by a conditional write; after a lost race it starts over
       ▼                   => SFN file and version-hint.text
     worker/worker.py      settle() stores the outcome in the inbox, which ends the lease
 

@@ -27,7 +27,7 @@ from sfn.domain.jobs import Capacity, LeasedJob
 from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.http.app import build_app
 from sfn.http.body import BodyLimits
-from sfn.http.events import EventFilter, EventsEndpoint, Readiness
+from sfn.http.ingest import EventFilter, EventsEndpoint, Readiness
 from sfn.http.senders import anonymous_senders
 from sfn.http.server import listening_socket
 from sfn.inbox import ClaimResult

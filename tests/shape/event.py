@@ -22,7 +22,7 @@ from sfn.domain.jobs import LeasedJob, Outcome
 from sfn.formats.event import Sender
 from sfn.http.app import build_app
 from sfn.http.body import BodyLimits
-from sfn.http.events import EventFilter, EventsEndpoint, Readiness
+from sfn.http.ingest import EventFilter, EventsEndpoint, Readiness
 from sfn.http.secrets import PartyTokens
 from sfn.http.senders import Keyring, Senders
 from sfn.inbox.model import InboxConfig

@@ -29,7 +29,7 @@ from sfn.errors import FatalError, Rejected
 from sfn.formats.event import Sender
 from sfn.http.app import AsgiApplication, build_app
 from sfn.http.body import BodyLimits
-from sfn.http.events import EventFilter, EventsEndpoint, Readiness
+from sfn.http.ingest import EventFilter, EventsEndpoint, Readiness
 from sfn.http.responses import PROBLEM_MEDIA_TYPE
 from sfn.http.secrets import AcceptedToken, AuthScheme, PartyTokens, WatchedTokenFile
 from sfn.http.senders import OPERATORS_PARTY, Keyring, OperatorAuth, Senders

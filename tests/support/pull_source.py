@@ -18,7 +18,7 @@ from nats.js.api import ConsumerConfig, ConsumerInfo
 from sfn.clock import SystemClock
 from sfn.domain.identifiers import TableIdentifier
 from sfn.formats.event import Sender
-from sfn.http.events import EventFilter, IngestService
+from sfn.http.ingest import EventFilter, IngestService
 from sfn.inbox import InboxWriter
 from sfn.pull.nats import NatsServer
 from sfn.pull.nats_connection import DurableConsumer, NatsOptions

@@ -21,7 +21,7 @@ from sfn.formats.decode import (
     decode,
 )
 from sfn.formats.event import EventRequest, Headers, Sender
-from sfn.http.events import to_request, to_undecodable
+from sfn.http.ingest import to_request, to_undecodable
 from tests.dialects.requests import BATCH, ONE, SENDER, STRUCTURED, anything, decoded, document, golden, nearly, outcome
 from tests.dialects.requests import refusal_of as checked_refusal_of
 from tests.dialects.requests import refused as checked_refused

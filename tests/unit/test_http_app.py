@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.http.app import build_app
-from sfn.http.events import Readiness
+from sfn.http.ingest import Readiness
 
 
 async def answered(error: Exception) -> httpx.Response:

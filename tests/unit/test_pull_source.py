@@ -23,7 +23,7 @@ from sfn.domain.events import InboxMessage, Notification, PutResult
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.formats.event import Headers
-from sfn.http.events import EventFilter, IngestService
+from sfn.http.ingest import EventFilter, IngestService
 from sfn.pull import FinalBatch, Outage, SourceUnavailable, source
 from sfn.pull.source import PullOptions, PullSource, subjects_overlap
 from sfn.telemetry.metrics import Metrics

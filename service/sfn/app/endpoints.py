@@ -28,7 +28,7 @@ from sfn.gateway.connection import PublicAddress
 from sfn.gateway.proxy import GatewayApplication, GatewayOptions, Proxy, mount_gateways, standalone_gateway
 from sfn.gateway.routes import CatalogMapping
 from sfn.gateway.upstream import UpstreamOptions, UpstreamPool
-from sfn.http.events import EventFilter, IngestService
+from sfn.http.ingest import EventFilter, IngestService
 from sfn.http.secrets import AuthScheme, PartyTokens, WatchedTokenFile
 from sfn.http.senders import OPERATORS_PARTY, Keyring, OperatorAuth, Senders, anonymous_senders
 from sfn.http.server import Certificate

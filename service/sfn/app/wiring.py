@@ -45,7 +45,7 @@ from sfn.formats.event import Sender
 from sfn.gateway.connection import MAX_WRITE
 from sfn.http.app import AsgiApplication, build_app, metrics_router
 from sfn.http.body import BodyLimits
-from sfn.http.events import EventFilter, EventsEndpoint, Readiness, to_request
+from sfn.http.ingest import EventFilter, EventsEndpoint, Readiness, to_request
 from sfn.http.secrets import WatchedTokenFile
 from sfn.http.senders import ANONYMOUS
 from sfn.http.server import Certificate

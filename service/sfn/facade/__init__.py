@@ -5,11 +5,11 @@ requests for single tables with a `tables.TableLoader`.
 
     app             requests and responses; probes of a standalone facade
     routes          parsing of requests, pagination, and responses to errors (pure)
-    tables          responses for tables, and the sources of tables that the service published
+    tables          answers requests for one table; finds the tables that this service has published
     discovery       table sources that scan folders for SFN files
     metadata_files  files below one root; nothing outside of the root is ever opened
 
-This module has the types that these modules share.
+`TablePlace`, `TableSource` and `FileTree` are defined here.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from sfn.errors import FatalError, Transient
-from sfn.http import events as http_events
+from sfn.http import ingest
 from sfn.http import openapi, responses
 from sfn.http.body import BodyLimitMiddleware, Receive
-from sfn.http.events import Readiness
+from sfn.http.ingest import Readiness
 from sfn.limits import BodyMemory
 from sfn.telemetry.scrape import Exposition
 
@@ -144,7 +144,7 @@ def build_app(
     limited_api = BodyLimitMiddleware(api, memory=memory)
 
     async def dispatch(scope: MutableMapping[str, Any], receive: Receive, send: responses.Send) -> None:
-        if events is not None and scope["type"] == "http" and http_events.handles(scope):
+        if events is not None and scope["type"] == "http" and ingest.handles(scope):
             await events(scope, receive, send)
         else:
             await limited_api(scope, receive, send)

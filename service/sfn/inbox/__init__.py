@@ -1,15 +1,16 @@
 """Durable queue of jobs, with the log of events, dead letters, intents and the audit log.
 
-There is one job per table and one per catalog (its sweep). The ports of this module are implemented by three adapters:
+There is one job for each table, and one for each catalog: its sweep, which checks all tables of the catalog. The ports
+are `InboxWriter` (the way in), `JobQueue`, `DeadLetters` and others below. Three adapters implement them:
 `sfn.inbox.sqlite`, `sfn.inbox.postgres`, and `sfn.inbox.memory` for tests. They share the pure rules of
-`sfn.inbox.model` (a job and its values), `sfn.inbox.transitions` (how a job changes), `sfn.inbox.scheduling` (which job
-is next) and `sfn.inbox.intents` (gateway commits with an unknown outcome).
+`sfn.inbox.model` (a job and its values), `sfn.inbox.transitions` (how a job changes), `sfn.inbox.scheduling` (which
+job is next) and `sfn.inbox.intents` (gateway commits with an unknown outcome).
 
 Start with `JobQueue` below, then `sfn.inbox.model.Job` and the table of transitions in `sfn.inbox.transitions`.
 
 States of a job, and the calls that lead to them:
 
-    queued(due_at)  put, settle     the job waits for its time
+    queued(due_at)  put, settle     the job waits for its time; also after replay, release, or the end of a lease
     leased          claim           a worker has the job; the attempt is already counted
     dead            settle          the job waits for a new event or an operator
 """

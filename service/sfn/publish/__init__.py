@@ -1,8 +1,9 @@
 """Publish a table: ask its catalog, decide what its files must be, and write them.
 
-`publish.publish` runs one leased job. It alternates between two parts: `decide` is pure and reads only `Observations`;
-`publish.QueryRunner` asks the catalog, the stores and the inbox for what `decide` misses. The result is a `PublishPlan`
-(ordered writes and deletes) or an outcome.
+`publish.publish` runs one leased job. It alternates between two parts. `decide` is pure and reads only `Observations`.
+When it needs a fact that is not there yet, `publish.QueryRunner` fetches the fact from the catalog, the stores or the
+inbox, and `decide` runs again from its start. The result is a `PublishPlan` (ordered writes and deletes) or an
+outcome.
 
 Start reading in `decide.py`, then `publish.py`. Main types: `Observations` and the queries (`queries.py`),
 `PublishContext`, `PlanBuilder` and `PublishPlan` (`context.py`), `TableFiles` and `FileFinder` (`existing_files.py`),
@@ -10,7 +11,7 @@ Start reading in `decide.py`, then `publish.py`. Main types: `Observations` and 
 
     existing_files     which files are ours               plan               the files at the table's own place
     commit_files       one file for each commit           renames_and_drops  the files at all other places
-    replica_lag        may the answer be followed now     spellings          several spellings of one name
-    outcome            outcome and state after the plan   documents          contents of documents and hints
-    dry_run            differences only, for a dry run
+    replica_lag        is the answer possibly stale       spellings          several spellings of one name
+    outcome            the job's outcome, new state       documents          contents of documents and hints
+    dry_run            reports differences, writes nothing
 """

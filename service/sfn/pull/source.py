@@ -15,7 +15,7 @@ import structlog
 from sfn.clock import Clock
 from sfn.errors import FatalError, Rejected, Transient
 from sfn.formats.event import EventRequest, Headers, Sender
-from sfn.http.events import EVENTS_PATH, IngestService, log_rejected
+from sfn.http.ingest import EVENTS_PATH, IngestService, log_rejected
 from sfn.pull import Message, MessageFeed, Outage, PullServer, SourceUnavailable
 from sfn.telemetry.logs import LogThrottle
 from sfn.telemetry.metrics import EventMetrics, PullMetrics

@@ -2,10 +2,10 @@
 
     document        `Document`: the SFN document, read and written
     naming          `Naming` and `FileLayout`: what SFN files are called, and which folder they lie in
-    locations       canonical spellings of locations, and the check of foreign ones; decompression of metadata files
+    locations       one spelling for each location; checks of locations from outside; decompresses metadata files
     ordering        `compare_metadata`: which of two metadata files of a table is newer
     version_hint    the content of `version-hint.text`
-    event_history   the current table of a name in an event-only catalog
+    event_history   for a catalog that cannot be queried: which table a name stands for, by past events
 
 Start reading with `document.Document`, then `naming.FileLayout`. The specification is `docs/reference/format.md`.
 """

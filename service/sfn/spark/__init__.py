@@ -10,8 +10,8 @@
     sfn.spark.manage(spark, "sales.legacy_orders", "order_ts=days, customer_id=bucket[8]")
     spark.readStream.format("sfn-log").load("/warehouse/sales/orders")
 
-The package needs `pip install '.[spark]'`; the listener does not import it. Its modules are imported on first use,
-because each of Spark's Python processes imports this package for a data source.
+The package needs `pip install '.[spark]'`; the listener does not import it. Each Python worker of Spark imports
+this package for a data source. To keep that fast, its modules are imported on first use.
 
 - `read_table`: choose an engine and read. Start here. `request`: `ReadRequest`, and the protocol `Engine`.
 - `engine_iceberg`: Iceberg's own library, through a facade. `engine_files`: Spark's Parquet reader, planned by

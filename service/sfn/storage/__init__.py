@@ -2,8 +2,11 @@
 
 `ObjectStore` is the interface that the rest of the listener uses; `StoreRouter` finds the store of a location. Local
 files implement the interface in `local`. The clouds (`s3`, `gcs`, `azure`) implement the smaller `ObjectClient`, on
-which `remote_store` builds one `ObjectStore` for all of them. `memory` is the store of the tests. Start reading at
-`ObjectStore` below, then `remote_store.RemoteStore`.
+which `remote_store` builds one `ObjectStore` for all of them. `probe` tests if a store honours conditions, before the
+first write. `memory` is the store of the tests.
+
+To add a store, implement `ObjectClient`, and register it in `app/storage.py`. Start reading at `ObjectStore` below,
+then `remote_store.RemoteStore`.
 """
 
 from __future__ import annotations

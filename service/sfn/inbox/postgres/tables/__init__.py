@@ -1,4 +1,4 @@
-"""The port to the database in SQL."""
+"""The statements of one transaction in SQL: `SqlTransaction`, with one module for each table."""
 
 from __future__ import annotations
 
