@@ -16,8 +16,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from sfn.errors import FatalError, Transient
-from sfn.http import ingest
-from sfn.http import openapi, responses
+from sfn.http import ingest, openapi, responses
 from sfn.http.body import BodyLimitMiddleware, Receive
 from sfn.http.ingest import Readiness
 from sfn.limits import BodyMemory
