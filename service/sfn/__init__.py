@@ -1,6 +1,6 @@
-"""Iceberg SFN listener: write the current metadata location of each table next to the table, and read it from there.
+"""Iceberg SFN listener: write files beside each table that name its current metadata file, and read tables by them.
 
-SFN is short for *snapshot's metadata file name*.
+SFN is short for *snapshot's metadata file name*. `docs/glossary.md` explains the terms.
 
 The public interface reads a table's current pointer from the files beside the table, without a catalog:
 
@@ -24,15 +24,15 @@ The way from an event to an SFN file, with the module of each step:
       ▼
     worker/worker.py      Worker claims due jobs, each with a lease, and calls publish()
       ▼
-    publish/publish.py    calls decide(); each time decide() lacks a fact, fetches this fact and calls it again:
+    publish/publish.py    calls decide(); if decide() returns a query, runs the query and calls decide() again:
       │       ▲                catalogs/ for the current metadata file, storage/ for the existing files, inbox/
-      ▼       │ NeedsQuery
+      ▼       │ PublishQuery
     publish/decide.py     compares the catalog's answer with the files; does no I/O
-    publish/plan.py       plans the files at the table's place: first the SFN document, then the version hint
+    publish/plan.py       called by decide(): plans the table's files, first the SFN document, then the version hint
       ▼
     storage/              publish.py writes each file by a conditional write; after a lost race it starts over
       ▼                   => SFN file and version-hint.text
-    worker/worker.py      settle() stores the outcome in the inbox, which ends the lease
+    worker/worker.py      Worker stores the outcome with settle(); that ends the lease
 
 Packages:
 

@@ -17,7 +17,7 @@ from anyio import to_thread
 from anyio.abc import SocketAttribute, SocketStream
 
 from sfn.cli.check_config import Severity
-from sfn.cli.check_findings import pull_findings
+from sfn.cli.run_checks import pull_findings
 from sfn.pull import SourceUnavailable
 from sfn.pull.nats import NatsServer
 from sfn.pull.nats_connection import DurableConsumer, NatsOptions

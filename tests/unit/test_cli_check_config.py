@@ -31,7 +31,7 @@ from sfn.cli.check_config import (
     secret_findings,
     store_finding,
 )
-from sfn.cli.check_findings import facade_findings, run_checks
+from sfn.cli.run_checks import facade_findings, run_checks
 from sfn.clock import SystemClock
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient

@@ -44,8 +44,8 @@ from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.inbox.codec import decode_key, encode_key, from_micros, parse_pending, parse_table_state, table_key_range
 from sfn.inbox.intents import CHECK_DELAYS, MAX_UNKNOWN_TABLES
 from sfn.inbox.model import AdminCommand, DeadLetterFilter, DeadLetterStatus, InboxConfig, Job, JobState, group_of
+from sfn.inbox.sqlite.catalogs import DropLimitTable
 from sfn.inbox.sqlite.dead_letters import SqliteDeadLetters
-from sfn.inbox.sqlite.drop_limit import DropLimitTable
 from sfn.inbox.sqlite.errors import refusal
 from sfn.inbox.sqlite.intents import SqliteIntents
 from sfn.inbox.sqlite.jobs import MAX_CACHED_JOBS, DueRows, SqliteJobs

@@ -1,4 +1,4 @@
-"""`sfn check`: test a configuration. The checks are in `check_findings`, `check_config` and `check_catalogs`."""
+"""`sfn check`: test a configuration. The checks are in `run_checks`, `check_config` and `check_catalogs`."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _run(
     """Run all checks. Without --json each finding is printed at once."""
     import anyio
 
-    from sfn.cli.check_findings import run_checks
+    from sfn.cli.run_checks import run_checks
     from sfn.telemetry import logs
 
     # Log records of the adapters would mix with the command's output.

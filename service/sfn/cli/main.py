@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import typer
 from typer.core import TyperGroup, TyperOption
 
-from sfn.cli import catalog_commands, check, dead_letters, facade, notify, options, read, report, status, sweep
+from sfn.cli import check, dead_letters, facade, notify, operator_commands, options, read, report, status, sweep
 from sfn.cli.options import FAILED, WRONG_USAGE
 from sfn.errors import SfnError
 
@@ -196,15 +196,15 @@ app.command("history", rich_help_panel=_INSPECT)(read.history)
 app.command("inspect", rich_help_panel=_INSPECT)(read.inspect)
 app.command("verify", rich_help_panel=_INSPECT)(read.verify)
 app.command("status", rich_help_panel=_INSPECT)(status.status)
-app.command("audit", rich_help_panel=_INSPECT)(catalog_commands.audit)
+app.command("audit", rich_help_panel=_INSPECT)(operator_commands.audit)
 app.command("report", rich_help_panel=_INSPECT)(report.report)
 app.command("healthcheck", rich_help_panel=_INSPECT)(healthcheck)
 app.command("notify", rich_help_panel=_ACT)(notify.notify)
 app.command("reconcile", rich_help_panel=_ACT)(sweep.reconcile)
 app.add_typer(dead_letters.app, rich_help_panel=_ACT)
-app.command("release", rich_help_panel=_ACT)(catalog_commands.release)
-app.command("adopt", rich_help_panel=_ACT)(catalog_commands.adopt)
-app.command("retire", rich_help_panel=_ACT)(catalog_commands.retire)
+app.command("release", rich_help_panel=_ACT)(operator_commands.release)
+app.command("adopt", rich_help_panel=_ACT)(operator_commands.adopt)
+app.command("retire", rich_help_panel=_ACT)(operator_commands.retire)
 
 
 def main() -> None:

@@ -10,9 +10,11 @@ Start with `JobQueue` below, then `sfn.inbox.model.Job` and the table of transit
 
 States of a job, and the calls that lead to them:
 
-    queued(due_at)  put, settle     the job waits for its time; also after replay, release, or the end of a lease
-    leased          claim           a worker has the job; the attempt is already counted
-    dead            settle          the job waits for a new event or an operator
+    queued(due_at)  put, settle, replay, release, expired lease   the job waits for its time
+    leased          claim                                         a worker has the job; the attempt is counted
+    dead            settle                                        the job waits for a new event or an operator
+
+Most dead letters have a time at which the table is checked again. Then the job is queued, and the letter is open.
 """
 
 from __future__ import annotations
@@ -37,12 +39,12 @@ class InboxWriter(Protocol):
 
         A request that could not be decoded becomes a dead letter. A sender with too many of them loses the oldest one.
 
-        An intent stays open until an answer with a known outcome closes it, or until its last check. While it is open,
-        its subjects are notified 30 seconds, 2, 10 and 35 minutes after it was put, or after an answer with an unknown
-        outcome. Inserting an existing intent is a no-op. Answering an intent that is closed or unresolved has no
-        effect. Where a peer has too many open intents for tables without a job, one intent of the whole catalog
-        replaces the rest. Put the answer to a commit and the notification of its change in one call. `PutResult` counts
-        notifications only.
+        An intent stays open until an answer with a known outcome closes it, or until its last check. While it
+        is open, its tables are checked after 30 seconds, 2, 10 and 35 minutes. An answer with an unknown
+        outcome restarts these times. Inserting an existing intent is a no-op, and so is a second answer to an
+        intent. If a client of the gateway has too many open intents for tables without a job, one intent of the
+        whole catalog replaces the rest. Put the answer to a commit and the notification of its change in one
+        call. `PutResult` counts notifications only.
 
         Raises:
             Transient: scope inbox: the queue is full or the commit failed. Nothing was stored, and `retry_after` is
@@ -75,8 +77,8 @@ class JobQueue(Protocol):
     async def wait(self, until: datetime | None) -> None:
         """Return at `until`, or once a put or settle may have made a job due since the last `claim` began.
 
-        A notification of a job that was due already does not end the wait. Neither does an intent: the wait ends anyway
-        at the time when a new intent is due first.
+        A notification of a job that was due already does not end the wait. Neither does a new intent: a wait is never
+        longer than the first delay of an intent.
         """
         ...
 
@@ -88,8 +90,8 @@ class JobQueue(Protocol):
         The adapter reads the clock when the transaction starts, so waiting for the inbox does not shorten a lease.
 
         Args:
-            running: the jobs that the caller still works on. The claim proves that the caller is alive, so their
-                expired leases are renewed. They expire when the inbox renews slowly or the whole process is suspended.
+            running: the jobs that the caller still works on. Their leases can expire if the inbox was slow, or the
+                process was suspended. This call proves that the worker lives, so they are renewed.
         """
         ...
 
@@ -103,15 +105,15 @@ class JobQueue(Protocol):
         """Record the key of a `sfn.sfnfile.naming.FileLayout` durably, before a file is written there.
 
         Returns:
-            Other tables with a live file at the location that carries another uuid. They are notified if the layout is
-            new to this job. None if the lease is lost.
+            The other tables that have a live file there with another uuid. On the first call for this layout, their
+            jobs are made due. None if the lease is lost.
         """
         ...
 
     async def allow_step(self, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
-        """Return True if the drop limit of the catalog allows a step, and record that durably.
+        """Return True if the drop limit of the catalog allows a drop or rollback, and record that durably.
 
-        A step that was allowed once is allowed again. The answer is False also if the lease is lost.
+        A repeated call for an allowed step returns True again. The answer is False also if the lease is lost.
         """
         ...
 
@@ -134,12 +136,12 @@ class TableIndex(Protocol):
     async def event_history(self, table: TableIdentifier) -> EventHistory | None:
         """Return what events reported about a table of an event-only catalog.
 
-        None without any report, and in every other catalog.
+        None if no event reported the table, or if the catalog is not event-only.
         """
         ...
 
     async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
-        """Return the other tables with a live file at a location, of any uuid."""
+        """Return the other tables that have a live file at the location, whatever their uuid."""
         ...
 
 
@@ -153,9 +155,9 @@ class DropLimit(Protocol):
     async def release(self, catalog: str, command: AdminCommand) -> int:
         """Reset the drop limit of a catalog, queue its held jobs, and return their number.
 
-        The limit is overridden once for each of these jobs. They are released in batches, with other calls in between.
-        If a batch raises or the process ends, the rest stays held: the audit log has the number of released jobs, and
-        the same command continues.
+        The limit is overridden once for each of these jobs. They are released in batches, so that other calls are not
+        blocked. If a batch raises or the process ends, the remaining jobs stay held. The audit log has the number of
+        released jobs, and the same command continues.
         """
         ...
 

@@ -1,9 +1,9 @@
-"""The decision of one publish: pure, from the observations to a plan or an outcome.
+"""Decides what one publish does. Pure: observations in; a query, a plan or an outcome out.
 
 How the decision asks: it reads everything from `Observations`. If an observation is missing, the accessor raises
 `NeedsQuery`, and `decide` returns the query of that exception. `publish.py` runs the query, stores the answer in the
-observations and calls `decide` again from the start, until `decide` returns something else than a query. So the
-decision needs no input or output, asks only for what it uses, and asks in the order in which it reads.
+observations and calls `decide` again from the start, until `decide` returns something else than a query. So
+`decide` does no I/O, and only facts that it uses are fetched.
 
 `decide` returns a `PublishQuery` if an observation is missing, a `PublishPlan` if files must change, and an outcome if
 none must.
@@ -53,7 +53,7 @@ from sfn.sfnfile.locations import canonical, check_location
 from sfn.sfnfile.naming import FileLayout, FileOwner
 
 _MAX_ATTEMPTS_ELSEWHERE: Final = 5
-"""Failed attempts to clean up a place that a table left; then the next table of the name is published anyway."""
+"""A new table is published after this number of failed attempts to remove files of the previous table of its name."""
 
 Decision: TypeAlias = PublishQuery | PublishPlan | Done | Rescheduled | DeadLettered
 
@@ -163,10 +163,10 @@ def _follow_answer(
 
 
 def _remove_older_first(context: PublishContext, table: Table, *, refresh: bool, jitter: float) -> PublishPlan | None:
-    """Return the plan that removes older files of the table that this table replaces; None if there are none.
+    """Return the plan that first removes files of the previous table of this name; None if none can be removed now.
 
-    Such files remain if a publish crashed between two places. A reader that follows a document to the older file would
-    see old data again once the newer file is replaced.
+    Such files remain elsewhere if a publish crashed on its way. If the newest file were replaced first, a reader could
+    still reach an older one and see old data.
     """
     here, policy = context.current_files, context.policy
     doc = here.main_document if here is not None else None
@@ -174,7 +174,11 @@ def _remove_older_first(context: PublishContext, table: Table, *, refresh: bool,
         return None
     if here is None or doc is None or not doc.is_live or doc.guid in {None, table.uuid}:
         return None
-    if not any(_is_older(table_files, doc) for table_files in context.existing if not context.is_current(table_files)):
+    if not any(
+        _names_other_metadata(table_files, doc)
+        for table_files in context.existing
+        if not context.is_current(table_files)
+    ):
         return None
     builder = PlanBuilder()
     nowhere = update_files_elsewhere(context, find_rename_targets(context, builder), builder)
@@ -185,7 +189,7 @@ def _remove_older_first(context: PublishContext, table: Table, *, refresh: bool,
         context.answer.answered_at + policy.recheck_delay, "older files of the replaced table are removed first"
     )
     plan = _finish(context, builder, refresh=refresh, jitter=jitter)
-    # If nothing can be done about the older files now, they may stay forever. The new table must not wait for them.
+    # If the older files cannot be removed now, publish the new table anyway: perhaps they can never be removed.
     if not isinstance(plan, PublishPlan) or not isinstance(plan.outcome, Rescheduled):
         return None
     # The event about the new table is still pending.
@@ -193,7 +197,7 @@ def _remove_older_first(context: PublishContext, table: Table, *, refresh: bool,
     return replace(plan, outcome=replace(plan.outcome, pending=pending))
 
 
-def _is_older(table_files: TableFiles, newest: Document) -> bool:
+def _names_other_metadata(table_files: TableFiles, newest: Document) -> bool:
     doc = table_files.main_document
     if doc is None or not doc.is_live or (doc.guid, doc.catalog_id) != (newest.guid, newest.catalog_id):
         return False
@@ -201,7 +205,7 @@ def _is_older(table_files: TableFiles, newest: Document) -> bool:
 
 
 def _hold(context: PublishContext, dead: DeadLettered, *, refresh: bool, jitter: float) -> PublishPlan | DeadLettered:
-    """Return what keeps the files of a held job as they are, and refreshes them so that orphan cleaners leave them."""
+    """Return the dead letter of a held job, or a plan that first rewrites its files if their refresh is due."""
     table_state = dead.result.table_state if dead.result is not None else context.job.table_state
     if refresh or table_state.refresh_at is None:
         table_state = replace(table_state, refresh_at=next_refresh_at(context.answer, context.policy, jitter))
@@ -227,7 +231,7 @@ def _hold(context: PublishContext, dead: DeadLettered, *, refresh: bool, jitter:
 def _remove_all(
     context: PublishContext, *, refresh: bool, jitter: float
 ) -> PublishPlan | Done | Rescheduled | DeadLettered:
-    """Remove our files of a table that gets none, or none any more."""
+    """Remove our files of a table that is excluded or skipped, or of a retired catalog."""
     builder = PlanBuilder()
     context = replace(context, table=None, location=None, layout=None)
     keep_unapplied(context, builder)
@@ -290,7 +294,7 @@ def _refresh_files(context: PublishContext, builder: PlanBuilder) -> None:
 
 
 def _supported_changes(changes: Iterable[FileChange], observations: Observations) -> tuple[FileChange, ...]:
-    """Return the changes; where the store has no proven conditional delete, a deletion becomes its fallback content."""
+    """Return the changes; a deletion becomes a write of its fallback if the store has no conditional delete."""
     supported: list[FileChange] = []
     for change in changes:
         if isinstance(change, Put) or observations.guarantees(change.key).conditional_delete:
@@ -301,9 +305,9 @@ def _supported_changes(changes: Iterable[FileChange], observations: Observations
 
 
 def _require_fresh(context: PublishContext, changes: tuple[FileChange, ...]) -> None:
-    """Require fresh observations: cached files may cause a write, but not the decision that no write is needed.
+    """Require fresh observations before a write, and before the decision that no write is needed.
 
-    A written file's etag must be older than the catalog's answer. Otherwise the write could replace a newer document.
+    A file must be read before the catalog is asked. Then a newer document makes our conditional write fail.
     """
     if changes:
         context.observations.require_answer_after(context.name, tuple(change.key for change in changes))

@@ -5,7 +5,7 @@ Start with `inbox.SqliteInbox`. One thread owns the connection: `group_commit.Gr
 `fsync`. A caller gets its result after that transaction is on disk.
 
     apply_puts         puts of notifications                 jobs            rows of jobs, due jobs
-    operator_commands  queries and commands of operators     drop_limit      state of whole catalogs
+    operator_commands  queries and commands of operators     catalogs        state of whole catalogs
     dead_letters, intents, table_index, schema               database_file   lock and place of the file
 """
 

@@ -40,8 +40,8 @@ from sfn.inbox.model import (
     to_leased_job,
 )
 from sfn.inbox.sqlite.apply_puts import EventLog, SqliteWriter
+from sfn.inbox.sqlite.catalogs import DropLimitTable
 from sfn.inbox.sqlite.dead_letters import SqliteDeadLetters
-from sfn.inbox.sqlite.drop_limit import DropLimitTable
 from sfn.inbox.sqlite.intents import SqliteIntents
 from sfn.inbox.sqlite.jobs import DueRows, SqliteJobs
 from sfn.inbox.sqlite.operator_commands import SqliteAdmin

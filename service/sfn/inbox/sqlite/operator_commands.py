@@ -26,8 +26,8 @@ from sfn.inbox.model import (
     event_seq_of,
     to_table_status,
 )
+from sfn.inbox.sqlite.catalogs import DropLimitTable
 from sfn.inbox.sqlite.dead_letters import SqliteDeadLetters
-from sfn.inbox.sqlite.drop_limit import DropLimitTable
 from sfn.inbox.sqlite.intents import SqliteIntents
 from sfn.inbox.sqlite.jobs import DueRows, SqliteJobs
 from sfn.inbox.sqlite.table_index import IndexQueries
