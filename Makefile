@@ -88,10 +88,12 @@ test: lint ## lint, then run every test, JOBS at a time; tests are skipped if th
 	@$(MAKE) spark || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no PySpark, or no runtime of Iceberg's for it: the tests that need them are skipped, and listed at the end"; }
 	@$(BIN)/pytest $(PARALLEL) $(MEASURE)
 
-# For everyday work: left out are suites, and adapters of contract tests, that need a server.
-check: lint ## lint, then the unit tests and the contract tests that need no server
-	@$(BIN)/pytest $(PARALLEL) --ignore-glob='tests/unit/*_server.py' tests/unit tests/dialects
-	@$(BIN)/pytest $(PARALLEL) --ignore-glob='tests/promises/test_*quirks.py' --ignore=tests/promises/test_catalog.py --ignore=tests/promises/test_inbox_alike.py \
+# For everyday work, in two minutes: left out are tests that are slow, suites that need a server, and adapters of contract
+# tests that need one. Two processes, because each of them collects all tests.
+QUICK := --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --hypothesis-profile quick
+check: lint ## lint, then the unit tests and the contract tests that need no server, without the slow ones
+	@$(BIN)/pytest $(QUICK) -m 'not slow' --ignore-glob='tests/unit/*_server.py' tests/unit tests/dialects
+	@$(BIN)/pytest $(QUICK) -m 'not slow' --ignore-glob='tests/promises/test_*quirks.py' --ignore=tests/promises/test_catalog.py --ignore=tests/promises/test_inbox_alike.py \
 	  -k 'not (asyncio-S3 or asyncio-Azure or asyncio-GCS or asyncio-PostgreSQL)' tests/promises
 
 shape: venv ## print sizes, names and wording of the code base beside their limits

@@ -19,6 +19,7 @@ SPARK = "tests/spark/"
 
 # No example is too slow on a machine that does other things too.
 settings.register_profile("ours", settings.default, deadline=None)
+settings.register_profile("quick", settings.default, deadline=None, max_examples=15)  # for make check
 settings.load_profile("ours")
 
 

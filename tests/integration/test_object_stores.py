@@ -405,6 +405,7 @@ def fixture_catalog(s3: S3, tmp_path: Path) -> Iterator[SqlCatalog]:
         "s3.access-key-id": ROOT.access,
         "s3.secret-access-key": ROOT.secret,
         "s3.region": REGION,
+        "py-io-impl": FSSPEC,  # PyArrow's uploads in parts fail now and then
     }
     with closing(SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/c.db", warehouse="s3://none", **own)) as catalog:
         catalog.create_namespace("n")

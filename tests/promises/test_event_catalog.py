@@ -143,6 +143,7 @@ async def test_cache_has_a_limited_number_of_files(ground: Ground) -> None:
     assert ground.store.opened[versions[-1].metadata_location] == 1
 
 
+@pytest.mark.slow
 async def test_cache_has_a_limited_number_of_log_entries(ground: Ground) -> None:
     entries = tuple(f"{AT}/metadata/{number}.metadata.json" for number in range(MAX_CACHED_LOG_ENTRIES))
     versions = [replace(version, metadata_log=entries) for version in ground.versions("a", 2)]

@@ -99,6 +99,7 @@ async def test_each_catalog_has_its_own_limit(ground: Ground) -> None:
     assert await permitted(ground, claim, back)
 
 
+@pytest.mark.slow
 async def test_default_limit_is_ten_steps_or_one_percent(ground: Ground) -> None:
     assert await ground.inbox.max_missing(FEW) == 2
     live = Done(ground.after(HOUR), ground.done().result)

@@ -66,6 +66,7 @@ def names_beside(key: str) -> list[str]:
     return names_in(Path(key.removeprefix("file://")).parent)
 
 
+@pytest.mark.slow
 def test_concurrent_processes_lose_no_update(tmp_path: Path) -> None:
     key = key_in(tmp_path)
     written(key, b"0")
@@ -75,6 +76,7 @@ def test_concurrent_processes_lose_no_update(tmp_path: Path) -> None:
     assert names_beside(key) == ["sales_orders_main.ver"]
 
 
+@pytest.mark.slow
 def test_reader_never_sees_a_partial_write(tmp_path: Path) -> None:
     key = key_in(tmp_path)
     bodies = (b"a" * 60_000, b"b" * 30_000, b"c")
@@ -98,6 +100,7 @@ CREATING = [Step("write"), Step("fsync"), Step("linkat"), Step("fsync", of_folde
 REPLACING = [Step("write"), Step("fsync"), Step("renameat"), Step("fsync", of_folder=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", CREATING, ids=str)
 def test_crash_during_create_leaves_all_or_nothing(tmp_path: Path, step: Step) -> None:
     key = key_in(tmp_path)
@@ -107,6 +110,7 @@ def test_crash_during_create_leaves_all_or_nothing(tmp_path: Path, step: Step) -
     check_mended(key, body_at(key))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", REPLACING, ids=str)
 def test_crash_during_replace_leaves_the_old_or_the_new_content(tmp_path: Path, step: Step) -> None:
     key = key_in(tmp_path)
@@ -116,6 +120,7 @@ def test_crash_during_replace_leaves_the_old_or_the_new_content(tmp_path: Path, 
     check_mended(key, body_at(key))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [None, OLD], ids=["creating", "replacing"])
 def test_half_written_content_is_invisible(tmp_path: Path, before: bytes | None) -> None:
     key = key_in(tmp_path)
@@ -141,6 +146,7 @@ def check_mended(key: str, present: bytes | None) -> None:
     assert TEMPORARY_NAME not in names_beside(key)
 
 
+@pytest.mark.slow
 def test_writer_killed_at_any_moment_leaves_complete_content(tmp_path: Path) -> None:
     key = key_in(tmp_path)
     bodies = (b"a" * 60_000, b"b" * 30_000)
@@ -179,6 +185,7 @@ def test_temporary_file_of_a_running_writer_is_not_removed(tmp_path: Path) -> No
     assert not prepared.exists()
 
 
+@pytest.mark.slow
 def test_folder_locking_version_and_this_one_lose_no_update(tmp_path: Path) -> None:
     """As in a rolling upgrade: both versions prepare contents under one name."""
     key = key_in(tmp_path)
@@ -203,6 +210,7 @@ def test_folder_locking_version_and_this_one_exclude_each_other(tmp_path: Path) 
         assert now.lock()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes on two users' ids")
 @pytest.mark.parametrize("mode", [0o777, 0o1777], ids=["plain", "sticky"])
 @pytest.mark.parametrize("umask", [0o022, 0o077])
@@ -217,6 +225,7 @@ def test_leftover_lock_file_is_usable_by_another_user(open_to_all: Path, umask: 
     assert written_as(USERS[1], umask, f"file://{folder}/a.ver") == StoredObject(b"1", content_etag(b"1"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes on two users' ids")
 def test_read_only_lock_file_of_another_user_is_locked(open_to_all: Path) -> None:
     """As an earlier version left it."""
@@ -231,6 +240,7 @@ def test_read_only_lock_file_of_another_user_is_locked(open_to_all: Path) -> Non
     assert names_in(folder) == ["a.ver"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes on a user's id")
 def test_write_to_a_read_only_folder_is_forbidden(open_to_all: Path) -> None:
     folder = open_to_all

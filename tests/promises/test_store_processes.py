@@ -42,6 +42,7 @@ def count_up(opened: Opened, key: str) -> None:
     anyio.run(run)
 
 
+@pytest.mark.slow
 async def test_concurrent_processes_lose_no_update(ground: Ground) -> None:
     assert isinstance(await ground.store.write(ground.key, b"0", None), StoredObject)
     processes = [

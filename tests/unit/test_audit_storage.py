@@ -155,6 +155,7 @@ def test_old_runs_go_and_their_files_too(place: ReportLocation, tmp_path: Path) 
     assert len(list((tmp_path / "report" / "data").glob("run=20261101*/*/*"))) == 0
 
 
+@pytest.mark.slow
 def test_of_a_run_that_ended_one_snapshot_stays_and_says_all_of_it(place: ReportLocation, tmp_path: Path) -> None:
     table = storage.open_report(place, 8)
     for day in (1, 2):

@@ -142,6 +142,7 @@ async def test_only_one_looks_while_the_old_keys_hold(
     assert source.asked == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", LATE)
 async def test_a_renewal_that_hangs_keeps_nobody_but_who_began_it(
     chain: AwsCredentialChain, source: Source, left: timedelta, monkeypatch: pytest.MonkeyPatch
@@ -186,6 +187,7 @@ async def test_who_gives_up_a_renewal_spares_the_next(
     assert source.asked == 2
 
 
+@pytest.mark.slow
 async def test_after_a_renewal_that_hangs_the_next_does_not_wait_for_it(
     chain: AwsCredentialChain, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,6 +211,7 @@ async def test_keys_that_last_shortly_are_not_asked_for_each_time(
     assert await used(chain) == f"ID{asked + 1}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hangs", "least", "found"),
     [(True, 0.9, f"none within {LIMIT:g} s"), (False, 0.0, "CredentialRetrievalError from container-role")],
@@ -266,6 +269,7 @@ async def test_whatever_a_source_does_is_a_failure(
     assert await used(chain) == found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["fails", "hangs"])
 async def test_keys_that_are_over_are_never_handed_out(
     chain: AwsCredentialChain, source: Source, how: str, monkeypatch: pytest.MonkeyPatch
@@ -279,6 +283,7 @@ async def test_keys_that_are_over_are_never_handed_out(
     assert "ID" not in await used(chain)
 
 
+@pytest.mark.slow
 async def test_what_comes_after_it_was_given_up_lends_old_keys_no_time(
     chain: AwsCredentialChain, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,6 +322,7 @@ async def test_whoever_is_cancelled_breaks_no_other(chain: AwsCredentialChain, s
     assert source.asked == 2
 
 
+@pytest.mark.slow
 async def test_nobody_waits_for_more_than_two_limits_whoever_is_cancelled(
     chain: AwsCredentialChain, source: Source
 ) -> None:

@@ -47,6 +47,7 @@ class Long:
         return bytes(made[:most])
 
 
+@pytest.mark.slow
 async def test_a_long_file_is_read_part_by_part_and_others_get_their_turns() -> None:
     file, turns = Long(SIZE), 0
     before = psutil.Process().memory_info().rss

@@ -51,6 +51,7 @@ def pruned(value: object, wanted: WantedMembers | None) -> object:
     return {name: pruned(inner, wanted[name]) for name, inner in value.items() if name in wanted}
 
 
+@pytest.mark.slow
 @given(documents, st.booleans(), st.sampled_from([None, 0, 3]), st.lists(st.integers(1, 9), max_size=60))
 async def test_what_is_wanted_is_kept_and_nothing_else(
     document: dict[str, Any], escaped: bool, indent: int | None, sizes: list[int]
@@ -61,6 +62,7 @@ async def test_what_is_wanted_is_kept_and_nothing_else(
     assert json.dumps(json.loads(found)) == json.dumps(pruned(document, WANTED))
 
 
+@pytest.mark.slow
 @given(documents, st.booleans(), st.integers(0))
 async def test_a_document_that_breaks_off_has_none(document: dict[str, Any], escaped: bool, end: int) -> None:
     body = json.dumps(document, ensure_ascii=escaped).encode()
@@ -158,6 +160,7 @@ table = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(table, st.text() | st.none(), values)
 async def test_a_cut_table_reads_like_the_whole(table: object, pointer: str | None, config: object) -> None:
     async def nothing() -> AsyncGenerator[bytes]:

@@ -438,6 +438,7 @@ def python(code: str, **environ: str) -> str:
     ).stdout.strip()
 
 
+@pytest.mark.slow
 def test_what_pyiceberg_is_configured_with_elsewhere_is_not_read(tmp_path: Path) -> None:
     (tmp_path / ".pyiceberg.yaml").write_text("catalog:\n  prod:\n    warehouse: elsewhere\n")
     environ = {"HOME": str(tmp_path), "PYICEBERG_CATALOG__PROD__S3__REGION": "elsewhere"}
@@ -452,11 +453,13 @@ for catalog in load_catalog("prod", **settings), open_catalog(PyIcebergSettings(
     assert python(code, **environ).split() == ["2", "0"]
 
 
+@pytest.mark.slow
 def test_without_such_a_catalog_pyiceberg_is_not_imported() -> None:
     code = "import sys, sfn.cli.main, sfn.app.service, sfn.app.catalogs; print('pyiceberg' in sys.modules)"
     assert python(code) == "False"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("missing", "properties"),
     [("pyiceberg", {"type": "glue"}), ("thrift", {"uri": "thrift://h:1"}), ("boto3", {"type": "glue"})],

@@ -151,6 +151,7 @@ async def test_a_table_is_loaded(database: Database, catalog: PyIcebergCatalog) 
     assert await catalog.load(ORDERS, answer.etag) == NotModified()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["csv", "delta", "plain", "absent"])
 async def test_a_table_of_another_kind_is_no_table(catalog: PyIcebergCatalog, name: str) -> None:
     table = replace(ORDERS, name=name)
@@ -171,6 +172,7 @@ async def test_a_table_without_a_metadata_file_is_unwritten(catalog: PyIcebergCa
     assert await catalog.is_listed(begun)
 
 
+@pytest.mark.slow
 async def test_only_tables_of_iceberg_are_walked(catalog: PyIcebergCatalog) -> None:
     assert [one async for one in catalog.tables()] == [ORDERS, replace(ORDERS, name="begun")]
 
@@ -183,6 +185,7 @@ async def test_another_spelling_of_a_name_is_not_another_table(
         await catalog.load(table, None)
 
 
+@pytest.mark.slow
 async def test_many_ask_at_once(catalog: PyIcebergCatalog) -> None:
     answers: list[object] = []
 
@@ -195,6 +198,7 @@ async def test_many_ask_at_once(catalog: PyIcebergCatalog) -> None:
     assert answers == [Loaded] * 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "properties",
     [{"uri": "thrift://127.0.0.1:1"}, {"type": "glue", "glue.endpoint": "http://127.0.0.1:1", **REGION}],
@@ -393,6 +397,7 @@ async def test_a_table_that_did_not_change_costs_no_file(database: Database, sql
     assert await sql_catalog.load(ORDERS, answer.etag) == NotModified()
 
 
+@pytest.mark.slow
 async def test_a_locked_database_is_trouble_of_the_catalog_and_never_an_absence(
     database: Database, sql_catalog: PyIcebergCatalog
 ) -> None:

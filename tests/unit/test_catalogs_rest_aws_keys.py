@@ -237,6 +237,7 @@ async def test_a_profile_that_is_not_there_is_named(server: Server, opened: Open
     assert "ProfileNotFound" in trouble.found
 
 
+@pytest.mark.slow
 async def test_a_metadata_service_that_hangs_is_the_catalogs_trouble_in_time(
     server: Server, opened: Open, issuer: Issuer
 ) -> None:

@@ -242,6 +242,7 @@ async def test_large_bodies_are_read_two_at_a_time(server: Server, opened: Open)
     assert most == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [8, 32])
 async def test_no_more_requests_are_in_flight_than_allowed_and_no_fewer(
     server: Server, opened: Open, limit: int

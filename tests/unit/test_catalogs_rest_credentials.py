@@ -442,6 +442,7 @@ def credential(prefix: str, **more: object) -> dict[str, object]:
     return {"prefix": prefix, "config": {**KEYS, **more}}
 
 
+@pytest.mark.slow
 @hypothesis.given(st.binary() | (ANSWERS | JSON).map(msgspec.json.encode))
 def test_no_body_raises_anything_but_unintelligible_and_each_grant_opens_something(body: bytes) -> None:
     try:
@@ -526,6 +527,7 @@ def test_no_value_shows_in_a_repr_or_an_error() -> None:
         assert not any(secret in str(caught.value) for secret in KEYS.values())
 
 
+@pytest.mark.slow
 @hypothesis.given(ANSWERS)
 async def test_what_is_cut_out_of_a_large_body_says_the_same(answer: dict[str, object]) -> None:
     body = msgspec.json.encode({**table(properties={"config": "{[\"'}"}), **answer})

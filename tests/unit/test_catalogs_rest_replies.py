@@ -201,6 +201,7 @@ async def watching() -> AsyncGenerator[Watched]:
         group.cancel_scope.cancel()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "members",
     [pytest.param([MANY_SNAPSHOTS], id="snapshots"), pytest.param([MANY_SCHEMAS, MANY_PROPERTIES], id="schemas")],

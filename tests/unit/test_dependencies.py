@@ -80,21 +80,25 @@ def test_the_command_line_starts_without_what_only_commands_need() -> None:
     assert found.split() == []
 
 
+@pytest.mark.slow
 def test_the_service_needs_what_it_imports() -> None:
     assert declared(PROJECT["dependencies"]) == (imported(SERVICE) - BROUGHT) | BY_NAME
 
 
+@pytest.mark.slow
 def test_catalogs_of_pyiceberg_need_what_they_import_beside() -> None:
     needed = imported(LIBRARY) - imported(SERVICE) - BENEATH
     assert declared(PROJECT["optional-dependencies"]["pyiceberg"]) == needed
 
 
+@pytest.mark.slow
 def test_a_source_of_nats_needs_what_it_imports_beside() -> None:
     distributions = {"nats": "nats_py"}
     needed = {distributions.get(name, name) for name in imported(NATS) - imported(SERVICE)}
     assert declared(PROJECT["optional-dependencies"]["nats"]) == needed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extra", CLOUDS)
 def test_a_cloud_needs_what_its_extra_brings(extra: str) -> None:
     files, brought = CLOUDS[extra]
@@ -102,21 +106,25 @@ def test_a_cloud_needs_what_its_extra_brings(extra: str) -> None:
     assert extra in PROJECT["optional-dependencies"]
 
 
+@pytest.mark.slow
 def test_an_inbox_in_postgresql_needs_what_one_module_of_it_imports() -> None:
     assert declared(PROJECT["optional-dependencies"]["postgres"]) == imported(DRIVER) - imported(SERVICE)
 
 
+@pytest.mark.slow
 def test_reading_tables_needs_what_is_imported_for_it() -> None:
     for_spark = {"numpy"}
     assert declared(PROJECT["optional-dependencies"]["read"]) == imported(TABLES) - imported(SERVICE) - for_spark
 
 
+@pytest.mark.slow
 def test_reading_on_spark_needs_what_it_imports_beside() -> None:
     by_name = {"pandas"}  # PySpark is content with versions that it does not run with
     needed = (imported([*SPARK, *READERS]) - imported(SERVICE) - WITH_SPARK) | by_name
     assert declared(PROJECT["optional-dependencies"]["spark"]) == needed
 
 
+@pytest.mark.slow
 def test_the_demo_needs_what_it_imports_beside() -> None:
     needed = (imported(DEMO) - imported(SERVICE) - SESSIONS) | EXTENSIONS
     assert declared(PROJECT["optional-dependencies"]["demo"]) == needed

@@ -137,6 +137,7 @@ async def test_of_a_scan_that_came_to_its_bound_what_it_found_is_there(tables: T
         await index.find(("sales",), "none")
 
 
+@pytest.mark.slow
 async def test_a_look_that_takes_long_holds_nobody_up(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery, "FIRST_SCAN_TIMEOUT", 0.05)
     index = ScannedTables([tables], 0, 0, timeout=0.05)

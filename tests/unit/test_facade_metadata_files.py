@@ -170,6 +170,7 @@ def test_a_folder_of_too_many_files_is_told(place: Path, monkeypatch: pytest.Mon
     assert listed(place) == (set(), {"t"}, set())
 
 
+@pytest.mark.slow
 def test_what_nobody_may_read_is_told() -> None:
     with TemporaryDirectory() as name:
         place = Path(name)

@@ -259,6 +259,7 @@ async def test_few_metadata_files_are_read_at_a_time(ground: Ground) -> None:
     assert ground.tree.most == MAX_CONCURRENT_READS
 
 
+@pytest.mark.slow
 async def test_a_root_that_is_slow_holds_up_no_other_and_is_given_up(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,6 +116,7 @@ senders = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(st.sampled_from(CONTENTS).flatmap(nearly), senders, st.sampled_from(HEADERS))
 def test_an_event_that_is_nearly_right_is_taken_or_refused(content: object, sender: Sender, headers: Headers) -> None:
@@ -125,6 +126,7 @@ def test_an_event_that_is_nearly_right_is_taken_or_refused(content: object, send
         assert refusal is None or refusal.status in {400, 415, 422}
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(st.sampled_from(SAMPLES).flatmap(lambda sample: st.tuples(st.just(sample.sender), nearly(sample.content))))
 def test_so_it_is_for_whom_it_is_of(sent: tuple[Sender, object]) -> None:

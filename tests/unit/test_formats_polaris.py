@@ -265,6 +265,7 @@ def test_any_name_comes_through_the_path_and_no_two_tables_share_an_id(
     assert (one_hint.event_id == other_hint.event_id) == (one == other)
 
 
+@pytest.mark.slow
 @given(
     anything | st.fixed_dictionaries({"notification-type": st.sampled_from(NOTIFICATION_TYPES), "payload": anything})
 )
@@ -273,6 +274,7 @@ def test_any_json_is_taken_or_refused_with_400(content: object) -> None:
     assert refusal is None or refusal.status == 400
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(["table-name", "timestamp", "table-uuid", "metadata-location", "metadata"]), anything, st.booleans()
 )

@@ -332,6 +332,7 @@ def played(most: int, steps: list[Step]) -> UpstreamPool:
         upstream.CONNECT_TIMEOUT = before  # type: ignore[misc]
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(most=st.integers(1, 3), steps=STEPS)
 def test_all_places_are_free_after_any_history(most: int, steps: list[Step]) -> None:

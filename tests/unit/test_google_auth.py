@@ -126,6 +126,7 @@ async def test_a_token_is_renewed_before_it_ends(
     assert await chain.token() == "token2"
 
 
+@pytest.mark.slow
 async def test_a_token_that_ended_is_never_shown(mint: Mint, chain: GoogleCredentialChain, server: Server) -> None:
     mint.lasts = 0.8
     assert await chain.token() == "token1"

@@ -200,6 +200,7 @@ def opened(path: Path, count: int) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_no_verb_of_a_put_or_a_claim_looks_at_all_that_is_open(tmp_path: Path) -> None:
     few, many = opened(tmp_path / "few", FEW), opened(tmp_path / "many", MANY)
     acts: list[Callable[[SqliteIntents], object]] = [
@@ -616,6 +617,7 @@ def stored(db: sqlite3.Connection, key: str) -> tuple[Job | None, list[int], int
     return SqliteJobs(db).load(key), lanes, others
 
 
+@pytest.mark.slow
 @given(st.data(), names | st.just(CatalogName("prod")))
 def test_what_is_saved_is_what_another_process_loads(data: st.DataObject, subject: JobKey) -> None:
     key = encode_key(subject)

@@ -421,6 +421,7 @@ async def happened(line: Aliased, step: Step) -> list[Notification]:
     return []
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     histories([REAL, LINK, MOUNT, BUCKET, ELSEWHERE], 6),
@@ -443,6 +444,7 @@ def test_no_plan_harms_the_live_document_whatever_its_place_is_called(
     anyio.run(run)
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(histories([REAL, LINK, MOUNT, ELSEWHERE], 4), st.sampled_from(list(NAMINGS)))
 def test_nor_does_one_on_a_file_system_with_symbolic_links(steps: list[Step], naming: str) -> None:
@@ -453,6 +455,7 @@ def test_nor_does_one_on_a_file_system_with_symbolic_links(steps: list[Step], na
         anyio.run(lived_below, lake, steps, naming)
 
 
+@pytest.mark.slow
 def test_nor_does_one_where_a_folder_is_mounted_twice(tmp_path: Path) -> None:
     lake = lake_in(tmp_path)
     (lake / "mount").mkdir()

@@ -388,6 +388,7 @@ async def test_stop_ingests_delivered_messages_and_sweeps_for_lost_ones(is_all: 
     assert (left.told, sorted(subjects(ground.inbox))) == (["taken"], sorted([*looked_at, "t1"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("keeps", "looked_at"), [(False, ["prod", "prod"]), (True, [])])
 async def test_abandoned_messages_cause_a_sweep_if_the_server_is_not_durable(keeps: bool, looked_at: list[str]) -> None:
     ground = RunningSource(Server([[[Message(event(1), keeps=keeps)]]], is_durable=keeps), inbox := Stuck())

@@ -345,6 +345,7 @@ def documents(name: str) -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     st.fixed_dictionaries({key: st.binary(max_size=100) | documents(name) for key, name in KEYS.items()}),

@@ -146,6 +146,7 @@ def parts(size: int) -> Iterator[bytes]:
     yield b'{}], "table-uuid": "%b"}' % UUID.encode()
 
 
+@pytest.mark.slow
 def test_a_large_file_takes_little_memory_also_when_it_inflates() -> None:
     """The uuid is at the very end."""
     compressed = gzip.compress(b"".join(parts(24 << 20)), compresslevel=1)

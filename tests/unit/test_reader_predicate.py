@@ -165,6 +165,7 @@ def test_a_filter_selects(
     assert repr(selected(kind, values, which)) == repr(list(expected))
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(-3, 3) | st.none()), st.decimals(-4, 4, places=1), st.sampled_from(["<", "<=", "=", "<>"]))
 def test_a_number_between_two_values_is_compared_as_it_is(
     values: list[int | None], literal: Decimal, operator: str
@@ -190,6 +191,7 @@ def test_a_part_of_a_struct_that_is_null_is_null() -> None:
     assert selected(kind, values, "x is not null") == [{"y": 1}, {"y": 2}]
 
 
+@pytest.mark.slow
 def test_a_long_list_of_values_is_no_deep_tree() -> None:
     listed = ", ".join(f"'{number}'" for number in range(5_000))
     assert selected(types.StringType(), ["7", "x", None], f"x in ({listed})") == ["7"]
@@ -295,6 +297,7 @@ TESTS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(TESTS, min_size=1, max_size=3).map(" and ".join), st.integers(0, 40))
 def test_a_text_means_what_it_means_to_pyiceberg(text: str, gone: int) -> None:
     """Also where a character is missing; numbers are none here that a double has no room for."""

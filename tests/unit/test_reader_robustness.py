@@ -149,6 +149,7 @@ def broken(made: RealTable, metadata: dict[str, Any], chosen: list[tuple[Way, An
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 2])
 def test_every_refusal_of_broken_metadata_is_one_of_ours(tmp_path: Path, version: int) -> None:
     made = real_table(tmp_path)

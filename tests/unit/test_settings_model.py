@@ -346,6 +346,7 @@ def test_signing_region_and_name_must_be_known_at_start(ground: Ground) -> None:
     assert "catalogs.prod.signing_region: needed, as the host of uri does not imply it" in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "auth", "missing", "extra"),
     [
@@ -377,6 +378,7 @@ except ConfigurationError as error:
     )
 
 
+@pytest.mark.slow
 def test_catalog_without_auth_imports_no_cloud_sdk() -> None:
     code = (
         "import sys, sfn.cli.main, sfn.app.service, sfn.app.catalogs;"

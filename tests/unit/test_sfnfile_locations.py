@@ -67,6 +67,7 @@ async def test_a_file_that_makes_nothing_of_much_is_broken(begun: bytes, more: b
     assert parts.read < 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [0, 1, 9])
 async def test_what_nothing_can_compress_is_read_all_the_same(level: int) -> None:
     """It takes more bytes compressed than not."""

@@ -321,6 +321,7 @@ async def written(store: RemoteStore, body: bytes, replacing: StoredObject | Non
     return held
 
 
+@pytest.mark.slow
 async def test_a_version_hint_of_two_steps_is_written_and_the_store_is_proven(server: GcsServer) -> None:
     bucket = Bucket()
     server.answer = bucket.answer

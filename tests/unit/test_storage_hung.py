@@ -113,6 +113,7 @@ def test_a_change_that_is_not_answered_may_have_been_made(key: str, verb: str, s
     hanging(step, act)
 
 
+@pytest.mark.slow
 def test_a_hung_file_system_gets_no_more_threads_than_it_may_have(key: str) -> None:
     async def act(_hang: Hang) -> None:
         local = store(threads=2)
@@ -129,6 +130,7 @@ def test_a_hung_file_system_gets_no_more_threads_than_it_may_have(key: str) -> N
     assert unfinished_calls(SOON) == []
 
 
+@pytest.mark.slow
 def test_a_file_system_that_answers_again_is_used_again(key: str) -> None:
     async def act(hang: Hang) -> None:
         local = store(threads=1, limit=PATIENT)
@@ -171,6 +173,7 @@ def test_a_change_that_was_given_up_before_it_was_made_is_not_made_later(key: st
     assert names_in(Path(key.removeprefix("file://")).parent) == ["a.ver"]
 
 
+@pytest.mark.slow
 def test_a_change_that_was_on_its_way_when_it_was_given_up_is_made(key: str) -> None:
     held = held_at(key)
 
@@ -183,6 +186,7 @@ def test_a_change_that_was_on_its_way_when_it_was_given_up_is_made(key: str) -> 
     assert held_at(key).body == b"2"
 
 
+@pytest.mark.slow
 def test_a_change_that_hangs_before_it_is_durable_is_not_taken_for_done(key: str) -> None:
     held = held_at(key)
 
@@ -201,6 +205,7 @@ def test_a_change_that_hangs_before_it_is_durable_is_not_taken_for_done(key: str
     hanging(Step("fsync"), act)
 
 
+@pytest.mark.slow
 def test_a_change_that_was_given_up_keeps_its_lock_until_it_ends(key: str) -> None:
     """Why none that comes late undoes what others did since: they could not."""
     held = held_at(key)
@@ -271,6 +276,7 @@ def test_a_system_without_a_thread_left_is_the_stores_trouble(key: str) -> None:
     refused(Step("clone3"), errno.EAGAIN, partial(anyio.run, act))
 
 
+@pytest.mark.slow
 async def test_a_store_uses_its_threads_again_and_takes_them_with_it(key: str) -> None:
     before = set(threading.enumerate())
     local = LocalStore(threads=2)

@@ -315,6 +315,7 @@ def test_a_forbidden_table_is_that_tables_trouble_once_another_is_served(root: P
     assert troubles(root, *served, *forbidden) == [*[None] * 3, *[TABLE] * 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [0o000, 0o222, 0o333, 0o444, 0o111])
 def test_what_lies_below_a_root_that_may_not_be_read_or_searched_is_the_stores_trouble(root: Path, mode: int) -> None:
     root.chmod(mode)

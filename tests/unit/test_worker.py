@@ -131,6 +131,7 @@ async def test_a_claim_that_fails_time_and_again_is_told_once_and_its_end(desk: 
     assert told(records) == [BEGINS, ENDS]
 
 
+@pytest.mark.slow
 async def test_a_settle_that_fails_is_told(desk: Desk, inbox: FailingInbox) -> None:
     inbox.fails["settle"] = 1
     with capture_logs() as records:
@@ -158,6 +159,7 @@ async def test_leases_that_cannot_be_renewed_are_told(desk: Desk, inbox: Failing
     assert told(records) == [BEGINS, ENDS]
 
 
+@pytest.mark.slow
 async def test_leases_that_could_not_be_renewed_are_tried_again_at_once(
     desk: Desk, inbox: FailingInbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -602,6 +604,7 @@ async def outcomes_for(made: Desk, seconds: float) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 async def test_a_store_that_denies_everything_for_a_while_gives_no_table_up() -> None:
     made, store = guarded()
     await made.hear(OTHER)
