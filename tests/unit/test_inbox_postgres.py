@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import socket
+from functools import partial
 from pathlib import Path
 
+import anyio
 import pytest
 
 from sfn.errors import ErrorScope, FatalError, OutcomeUnknown, Permanent, SfnError, Transient
-from sfn.inbox.postgres import PostgresServer
+from sfn.inbox.postgres import PostgresServer, driver
 from sfn.inbox.postgres.errors import (
     LOST,
     MISCONFIGURED,
@@ -188,3 +193,21 @@ def test_the_driver_is_told_what_it_understands(tmp_path: Path) -> None:
 def test_a_certificate_that_is_not_there_is_no_trouble_of_the_server(option: str) -> None:
     with pytest.raises(PostgresFault, match=r"untrusted.*/nowhere/x.pem: No such file"):
         PostgresServer(f"postgresql://h/db?{option}=/nowhere/x.pem").arguments()
+
+
+async def test_a_connection_that_is_cancelled_while_it_opens_reports_no_error() -> None:
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(100)
+        url = f"postgresql://sfn@127.0.0.1:{server.getsockname()[1]}/db"
+        for steps in range(30):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(partial(driver.connect, PostgresServer(url), prepares=True))
+                for _ in range(steps):
+                    await asyncio.sleep(0 if steps % 2 else 0.0003)
+                tasks.cancel_scope.cancel()
+            await asyncio.sleep(0.005)
+            gc.collect()
+    assert reported == []

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import anyio.to_thread
 import asyncpg
+from asyncpg import connect_utils
+from typing_extensions import override
 
 from sfn.inbox.postgres.errors import (
     LOST,
@@ -102,6 +104,23 @@ class AsyncpgConnection:
         except (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, EOFError) as error:
             self._raw.terminate()
             raise PostgresConnectionLost(LOST, _text(error)) from None
+
+
+class _TlsUpgrade(connect_utils.TLSUpgradeProto):  # type: ignore[misc] # it has no types
+    """The wait for the server's answer whether it speaks TLS; an error that nobody waits for is not reported.
+
+    If a connection is cancelled while it opens, asyncio would log that an exception was never retrieved (asyncpg
+    issue 1310). Who still waits gets the error nevertheless.
+    """
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if not self.on_data.cancelled():
+            self.on_data.exception()
+
+
+connect_utils.TLSUpgradeProto = _TlsUpgrade
 
 
 async def connect(server: PostgresServer, *, prepares: bool) -> AsyncpgConnection:
