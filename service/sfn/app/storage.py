@@ -157,10 +157,12 @@ def _build_factory(scheme: str, pools: HttpPools) -> StoreClientFactory:
             from sfn.app.storage_gcs import GcsClientFactory
 
             return GcsClientFactory(pools)
-        case _:
+        case "abfss":
             from sfn.app.storage_azure import AzureClientFactory
 
             return AzureClientFactory(pools)
+        case _:
+            raise ValueError(f"expected a scheme with a store: {', '.join(_EXTRAS)}, found {scheme}")
 
 
 @dataclass(frozen=True, slots=True)
