@@ -107,7 +107,7 @@ class AsyncpgConnection:
 
 
 class _TlsUpgrade(connect_utils.TLSUpgradeProto):  # type: ignore[misc] # it has no types
-    """The wait for the server's answer whether it speaks TLS; an error that nobody waits for is not reported.
+    """The wait for the server's answer whether it speaks TLS; an error that no caller waits for is not reported.
 
     If a connection is cancelled while it opens, asyncio would log that an exception was never retrieved (asyncpg
     issue 1310). Who still waits gets the error nevertheless.
