@@ -371,7 +371,7 @@ async def test_the_catalog_is_asked_where_a_configuration_names_it(tmp_path: Pat
         assert told.out.endswith("ok     catalog: prod has the same metadata file\n")
         assert (await sfn("verify", directory, *config, "--catalog", "prod")).status == 0
         assert (await sfn("verify", directory, *config, "--catalog", "nobody")).status == 2
-        # Nobody tells the service.
+        # No event reports this commit.
         newer = here.lake.commit("orders")
         told = await sfn("verify", directory, *config)
         assert told.status == 1

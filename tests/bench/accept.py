@@ -259,7 +259,7 @@ def _postgres(folder: Path) -> Iterator[Lasting]:
 
 
 def _rate(postgres: Lasting, replicas: int, folder: Path, extent: Extent) -> float:
-    """What so many processes take together, whose worker's catalog refuses connections."""
+    """Events a second of several processes with one inbox, while their catalog refuses connections."""
     warehouse = made(folder)
     with postgres.database() as name:
         with refusing() as uri, ExitStack() as stack:
@@ -314,8 +314,8 @@ def measure_fsyncs(requests: int, folder: Path, say: Callable[[str], None]) -> l
     launcher = [installed("strace"), "-f", "-ttt", "-T", "-y", "-e", "trace=fsync,fdatasync", "-o", str(trace)]
     with refusing() as uri:
         setting = Setting(folder / "sfn", uri, warehouse, launcher=launcher)
-        with service(setting) as running, telling(running.url) as teller:
-            spans = [_told(teller.tell, f"t{number}") for number in range(requests)]
+        with service(setting) as running, event_sender(running.url) as sender:
+            spans = [_told(sender.tell, f"t{number}") for number in range(requests)]
     syncs = [sync for sync in parse(trace.read_text().splitlines()) if sync.path == f"{setting.inbox.resolve()}-wal"]
     say(f"fsyncs: {len(syncs)} of the inbox's log for {requests} events, each a commit")
     return [
@@ -377,7 +377,7 @@ def event(name: str, pointer: str | None = None) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Teller:
+class EventSender:
     """A sender with one connection."""
 
     wire: Wire
@@ -388,10 +388,10 @@ class Teller:
 
 
 @contextmanager
-def telling(url: str) -> Iterator[Teller]:
+def event_sender(url: str) -> Iterator[EventSender]:
     """A sender to a server, of which `url` is any address."""
     with wire(url) as connected:
-        yield Teller(connected)
+        yield EventSender(connected)
 
 
 def directory(warehouse: Path, name: str) -> Path:

@@ -19,7 +19,7 @@ from sfn.domain.jobs import Capacity, DeadLettered, DeadLetterReason
 from sfn.inbox.model import InboxConfig
 from sfn.inbox.sqlite.operations import SqliteOperations
 from tests.bench import servers
-from tests.bench.accept import create, event, telling
+from tests.bench.accept import create, event, event_sender
 from tests.bench.clients import Wire, wire
 from tests.bench.record import Figure, Run, Unmeasured
 from tests.bench.servers import CATALOG, NAMESPACE, OPERATOR, Setting, service
@@ -92,7 +92,7 @@ def _named(number: int) -> str:
 
 def _meanwhile(url: str, work: Callable[[], None]) -> list[float]:
     """Milliseconds that each event took, of those that one sender sent while the work went on."""
-    with ThreadPoolExecutor(1) as pool, telling(url) as teller:
+    with ThreadPoolExecutor(1) as pool, event_sender(url) as sender:
         took: list[float] = []
         working: Future[None] = pool.submit(work)
         for number in count():
@@ -101,7 +101,7 @@ def _meanwhile(url: str, work: Callable[[], None]) -> list[float]:
                 break
             told = event(f"t{number % TABLES}")
             began = time.perf_counter()
-            teller.tell(told)
+            sender.tell(told)
             took.append(1e3 * (time.perf_counter() - began))
         working.result()
     return took

@@ -21,7 +21,7 @@ from statistics import median, quantiles
 from typing import Final
 
 from tests.bench import servers
-from tests.bench.accept import Teller, create, event, sfn_file, telling
+from tests.bench.accept import EventSender, create, event, event_sender, sfn_file
 from tests.bench.clients import Wire, wire
 from tests.bench.record import Figure, Goal, Run, Unmeasured
 from tests.bench.servers import NAMESPACE, Catalog, Setting, service, uvicorn
@@ -100,8 +100,8 @@ def _ways(folder: Path) -> Iterator[tuple[Callable[[], float], Callable[[], floa
         servers.catalog(folder / "catalog", warehouse) as asked,
         service(Setting(folder / "sfn", asked.uri, warehouse, interval="0s")) as served,
         uvicorn("tests.bench.accept:raw", folder / "noop") as idle,
-        telling(served.url) as to_us,
-        telling(idle) as to_nobody,
+        event_sender(served.url) as to_us,
+        event_sender(idle) as to_nobody,
         wire(asked.uri) as by_hand,
         (folder / "bare.log").open("wb") as log,
     ):
@@ -114,7 +114,7 @@ class _Ours:
     """The service does it."""
 
     catalog: Catalog
-    teller: Teller
+    sender: EventSender
     file: Path
 
     def follow(self) -> float:
@@ -122,7 +122,7 @@ class _Ours:
         pointer = self.catalog.commit(_OURS)
         sought, told = json.dumps(pointer).encode(), event(_OURS, pointer)
         began = time.perf_counter()
-        self.teller.tell(told)
+        self.sender.tell(told)
         while not self._says(sought):
             if time.perf_counter() - began > _PATIENCE:
                 raise Unmeasured(f"{self.file} does not say {pointer} after {_PATIENCE:g} s")
@@ -141,7 +141,7 @@ class _Bare:
     """The same requests without the service."""
 
     catalog: Catalog
-    teller: Teller
+    sender: EventSender
     wire: Wire
     log: int
     folder: Path
@@ -152,7 +152,7 @@ class _Bare:
         pointer = self.catalog.commit(_BARE)
         told = event(_BARE, pointer)
         began = time.perf_counter()
-        self.teller.tell(told)
+        self.sender.tell(told)
         os.write(self.log, told)
         os.fdatasync(self.log)
         known = {} if self.tag is None else {"If-None-Match": self.tag}

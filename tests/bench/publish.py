@@ -27,7 +27,7 @@ from sfn.sfnfile.naming import EXTENSION, IDENTIFIER, ORDINAL, Naming
 from sfn.storage import Deleted, Guarantees, ObjectStore, PreconditionFailed
 from sfn.storage.local import LocalStore
 from tests.bench import servers
-from tests.bench.accept import create, event, sfn_file, telling
+from tests.bench.accept import create, event, event_sender, sfn_file
 from tests.bench.record import Figure, Goal, Run, Unmeasured
 from tests.bench.servers import Setting, records, service
 from tests.promises.inboxes import TERMS
@@ -175,15 +175,15 @@ def measure_coalescing(events: int, folder: Path, say: Callable[[str], None]) ->
     with (
         servers.catalog(folder / "catalog", warehouse) as asked,
         service(Setting(folder / "sfn", asked.uri, warehouse)) as running,
-        telling(running.url) as teller,
+        event_sender(running.url) as sender,
     ):
-        teller.tell(event(TABLE, asked.commit(TABLE)))
+        sender.tell(event(TABLE, asked.commit(TABLE)))
         _until(file.exists, f"{file} is not written")
         away = warehouse.rename(folder / "away")
         pointer = ""
         for number in range(events):
             pointer = asked.commit(TABLE)
-            teller.tell(event(TABLE, pointer))
+            sender.tell(event(TABLE, pointer))
             if (number + 1) % 1_000 == 0:
                 say(f"coalescing: {number + 1}/{events} events while the store is away")
         _until(lambda: bool(records(running.log, "store unreachable")), "the store was to be away, and is not")

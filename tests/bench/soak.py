@@ -10,7 +10,7 @@ from statistics import linear_regression
 from typing import Final
 
 from tests.bench import servers
-from tests.bench.accept import Teller, create, event, telling
+from tests.bench.accept import EventSender, create, event, event_sender
 from tests.bench.record import Figure, Goal, Run, Unmeasured
 from tests.bench.servers import Service, Setting, records, service
 
@@ -59,8 +59,8 @@ def measure(seconds: float, folder: Path, say: Callable[[str], None]) -> list[Fi
     create(warehouse, *names)
     with servers.catalog(folder / "catalog", warehouse, busy=True) as asked:
         setting = Setting(folder / "sfn", asked.uri, warehouse, retention=_RETENTION)
-        with service(setting) as running, telling(running.url) as teller:
-            samples = _loaded(teller, names, running, setting, seconds, say)
+        with service(setting) as running, event_sender(running.url) as sender:
+            samples = _loaded(sender, names, running, setting, seconds, say)
             published = sum(bool(record["files"]) for record in records(running.log, "settled"))
     if not published:
         raise Unmeasured(f"the worker was to publish: {running.log} has no record of it")
@@ -68,7 +68,7 @@ def measure(seconds: float, folder: Path, say: Callable[[str], None]) -> list[Fi
 
 
 def _loaded(
-    teller: Teller,
+    sender: EventSender,
     names: Sequence[str],
     running: Service,
     setting: Setting,
@@ -82,7 +82,7 @@ def _loaded(
             samples.append(_sample(events, running, setting))
             say(_progress(elapsed, seconds, samples[-1]))
         if events <= elapsed * EVENTS_A_SECOND:
-            teller.tell(event(names[events % len(names)]))
+            sender.tell(event(names[events % len(names)]))
             events += 1
         else:
             time.sleep(events / EVENTS_A_SECOND - elapsed)

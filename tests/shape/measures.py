@@ -20,7 +20,7 @@ BACKENDS: Final = (PACKAGE / "inbox" / "sqlite", PACKAGE / "inbox" / "postgres",
 """Packages whose names and sizes the redesign of the inbox decides."""
 SHOWN: Final = 20
 
-_SEE: Final = re.compile(r"(?:See|As) `[^`]+`[.;]?")
+_SEE: Final = re.compile(r"(?:See|As) (?:`[^`]+`|[^.`]+)[.;]?")
 
 _LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 _PATH: Final = re.compile(r"`((?:tests|service|docs|deploy)/[\w/.-]+\.\w+)`")

@@ -35,8 +35,8 @@ class IntentOutcome:
 
     Attributes:
         intent_id: the id of the intent.
-        is_known: the outcome is known, so the intent is closed. Otherwise the intent stays open until
-            its last check, and the times at which the catalog is asked count from now.
+        is_known: the outcome is known, so the intent is closed. Otherwise the intent stays open until its last
+            check, and the times at which the catalog is asked count from now.
     """
 
     intent_id: str

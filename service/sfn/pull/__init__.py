@@ -1,7 +1,7 @@
 """Pull sources: servers from which the listener fetches events, instead of receiving them over HTTP.
 
-Fetched messages take the same steps into the inbox as events over HTTP. A message is
-acknowledged to its server only after the inbox has stored it.
+Fetched messages take the same steps into the inbox as events over HTTP. A message is acknowledged
+to its server only after the inbox has stored it.
 
 This module has the port to a server: `PullServer`, `MessageFeed` and `Message`. Start with `source`: `PullSource`
 fetches messages from such a server and ingests them. `nats` implements the port for core NATS and JetStream, on

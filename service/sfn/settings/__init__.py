@@ -5,9 +5,8 @@
     settings.catalogs["prod"].replica_lag
 
 Start reading with `load`, then `sfn.settings.root.Settings`, which has one attribute for each section of the file.
-The
-sections with their keys are in `sections`: add a key there. Checks across sections are in `checks`, types of values in
-`types`.
+The sections with their keys are in `sections`: add a key there. Checks across sections are in `checks`, types of values
+in `types`.
 `tests/pages/descriptions.py` explains each key to operators.
 
 Only this package reads the environment. Settings are frozen values. They hold the paths of files with secrets, not the

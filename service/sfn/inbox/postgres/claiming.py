@@ -45,11 +45,11 @@ class Claiming:
     Args:
         config: the configuration of the inbox.
         clock: read within the transaction.
-        intake: puts the notifications of due intents.
+        writer: puts the notifications of due intents.
     """
 
-    def __init__(self, config: InboxConfig, clock: Callable[[], datetime], intake: PostgresWriter) -> None:
-        self._config, self._clock, self._intake = config, clock, intake
+    def __init__(self, config: InboxConfig, clock: Callable[[], datetime], writer: PostgresWriter) -> None:
+        self._config, self._clock, self._writer = config, clock, writer
         self._turn = 0
 
     async def claim(self, unit: InboxTransaction, asked: ClaimRequest, made: list[LeasedJob]) -> ClaimResult:
@@ -59,7 +59,7 @@ class Claiming:
             made: filled with the claims before the commit, because the result of the commit may stay unknown.
         """
         now, slots = self._clock(), asked.slots
-        next_ask = await ask(unit, self._intake, now)
+        next_ask = await ask(unit, self._writer, now)
         await self._give_back(unit, asked.unsure, now)
         lost, letters, expiry = await self._expire(unit, asked.held, now)
         # One more than there are slots: the first job that is left.
@@ -164,7 +164,7 @@ SOON: Final = timedelta(milliseconds=50)
 """Pause until jobs that another transaction had locked are read again: that transaction may only notify them."""
 
 
-async def ask(unit: InboxTransaction, intake: PostgresWriter, now: datetime) -> datetime | None:
+async def ask(unit: InboxTransaction, writer: PostgresWriter, now: datetime) -> datetime | None:
     """Put the notifications of due intents, and return when the next intent is due.
 
     Jobs that another transaction has locked are left out; their intents stay due.
@@ -177,7 +177,7 @@ async def ask(unit: InboxTransaction, intake: PostgresWriter, now: datetime) -> 
     batch = JobBatch(unit.rows)
     busy, numbers = await batch.lock_free({notification.subject for notification in wanted}, len(wanted))
     free = [intent for intent in due if intent.subject not in busy]
-    await intake.take(unit, batch, [(notification, now) for notification in notifications_for_due(free)], numbers)
+    await writer.take(unit, batch, [(notification, now) for notification in notifications_for_due(free)], numbers)
     await batch.write()
     if free:
         await unit.intents.save([IntentChange(intent, after_check(intent, now)) for intent in free])

@@ -76,7 +76,7 @@ class AsyncpgConnection:
             return tag
 
     async def listen(self, channel: str, on_notify: Callable[[str], None]) -> None:
-        """Call `heard` with the payload of each database notification."""
+        """Call `on_notify` with the payload of each database notification."""
         with self._map_errors():
             await self._raw.add_listener(channel, lambda *payload: on_notify(payload[-1]))
 

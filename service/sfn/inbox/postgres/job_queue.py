@@ -185,7 +185,7 @@ class PostgresJobQueue:
 
     async def _put_all(self, puts: Sequence[Put]) -> Sequence[PutReply]:
         began, also = anyio.current_time(), set[JobKey]()
-        answers = await self._transactions.run(lambda unit: self._operations.intake.put_all(unit, puts, also))
+        answers = await self._transactions.run(lambda unit: self._operations.writer.put_all(unit, puts, also))
         may_make_due = any(answer.may_make_due for answer in answers)
         if may_make_due:
             self._signal.notify()

@@ -34,14 +34,14 @@ class PostgresOperations:
         clock: read within the transaction.
 
     Attributes:
-        intake, claiming, admin: the operations of receivers, of a worker that claims, and of operators.
+        writer, claiming, admin: the operations of receivers, of a worker that claims, and of operators.
     """
 
     def __init__(self, config: InboxConfig, clock: Callable[[], datetime]) -> None:
         self._config, self._clock = config, clock
-        self.intake = PostgresWriter(config)
-        self.claiming = Claiming(config, clock, self.intake)
-        self.admin = PostgresAdmin(config, self.intake)
+        self.writer = PostgresWriter(config)
+        self.claiming = Claiming(config, clock, self.writer)
+        self.admin = PostgresAdmin(config, self.writer)
 
     async def settle_all(self, unit: InboxTransaction, endings: Sequence[SettleRequest]) -> list[SettleResult]:
         return await settle_all(unit, endings, self._config)

@@ -39,11 +39,11 @@ class PostgresAdmin:
 
     Args:
         config: the configuration of the inbox.
-        intake: puts their notifications.
+        writer: puts their notifications.
     """
 
-    def __init__(self, config: InboxConfig, intake: PostgresWriter) -> None:
-        self._config, self._intake = config, intake
+    def __init__(self, config: InboxConfig, writer: PostgresWriter) -> None:
+        self._config, self._writer = config, writer
 
     async def stats(self, unit: InboxTransaction, now: datetime) -> QueueStats:
         """Return the statistics of the inbox; reads every job."""
@@ -87,13 +87,13 @@ class PostgresAdmin:
         letters = await unit.letters.get_many(ids)
         named = {letter.subject for letter in letters if letter.subject is not None}
         batch = JobBatch(unit.rows)
-        drawn = await batch.lock(named | self._intake.subjects(notifications) | also, len(notifications), memos=True)
+        drawn = await batch.lock(named | self._writer.subjects(notifications) | also, len(notifications), memos=True)
         # Close the letters only now: a transaction that closed one before does not have its job locked any more.
         ended = await unit.letters.end(ids, DeadLetterStatus.REPLAYED, command.at, command.actor)
         for subject in ended:
             if subject is not None:
                 batch.save(subject, on_replay(batch.load(subject) or Job(subject, command.at), command.at))
-        await self._intake.take(unit, batch, [(notification, command.at) for notification in notifications], drawn)
+        await self._writer.take(unit, batch, [(notification, command.at) for notification in notifications], drawn)
         also |= batch.lacking
         await batch.write()
         await unit.letters.note("replay", command, len(ended))
@@ -143,7 +143,7 @@ class PostgresAdmin:
         also: set[JobKey],
     ) -> None:
         """Put the notifications of `CatalogAdmin.reconcile` or `CatalogAdmin.adopt`, with an audit entry."""
-        await self._intake.put_all(unit, [(notifications, order.at)], also)
+        await self._writer.put_all(unit, [(notifications, order.at)], also)
         await unit.letters.note(action, order, len(notifications))
 
     async def retire(self, unit: InboxTransaction, catalog: str, command: AdminCommand, *, retired: bool) -> None:

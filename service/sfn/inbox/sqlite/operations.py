@@ -82,7 +82,7 @@ class SqliteOperations:
         self.table_index = IndexQueries(self._rows)
         self.drop_limit = DropLimitTable(self._db, config, self.table_index)
         intents = SqliteIntents(self._db, lambda key: self._rows.load(key) is not None)
-        self._intake = SqliteWriter(self._rows, self._events, self._dead, intents, config, self._next)
+        self._writer = SqliteWriter(self._rows, self._events, self._dead, intents, config, self._next)
         self.admin = SqliteAdmin(
             self._db, self._rows, self._dead, self.drop_limit, intents, transaction=self.transaction, put=self.put
         )
@@ -154,11 +154,11 @@ class SqliteOperations:
     def put_all(self, puts: Sequence[tuple[Sequence[InboxMessage], datetime]]) -> list[tuple[PutResult, bool]]:
         """Run several `put` at once, each with its time; return for each also whether a job may have become due."""
         with self.transaction():
-            return self._intake.put_all(puts)
+            return self._writer.put_all(puts)
 
     def claim(self, capacity: Capacity, now: datetime, running: Sequence[LeasedJob] = ()) -> ClaimResult:
         with self.transaction():
-            next_ask = self._intake.ask(now)
+            next_ask = self._writer.ask(now)
             if self._due.run_out(now):
                 self.renew(running, now)
             expired = self._expire(now)
