@@ -87,7 +87,8 @@ def _rows(story: Story) -> Iterator[tuple[str, dict[str, str]]]:
 _MODULE = "tests.integration.readers"
 LEGEND = (
     "✓: the rows that the catalog has at that moment. refuses: an error, and no rows. **old rows**: those of the step "
-    "before. **wrong rows**: neither; some that the catalog does not have (too many), or not all that it has (missing)."
+    "before. **wrong rows**: any others, counted: too many, missing. A reader without `by` uses the "
+    "version hint."
 )
 _DIRECTORY = "/warehouse/sales/orders"
 _FILE = f"{_DIRECTORY}/metadata/_sfn/sales_orders_main.ver"

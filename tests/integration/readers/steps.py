@@ -226,7 +226,7 @@ def commit_to_a_branch(story: Story) -> Place:
     return story.published(SECOND)
 
 
-def leave_a_commit_that_never_was(story: Story) -> Place:
+def leave_a_failed_commit(story: Story) -> Place:
     """A newer metadata file that the catalog knows nothing of, as a commit leaves it that fails at its very end."""
     fork = SqlCatalog("fork", uri="sqlite:///:memory:")
     try:
@@ -260,6 +260,6 @@ STEPS = (
     Step("… seen from the old place", look_at_the_old_place, (*_BEFORE_THE_MOVE, 8), left=True),
     Step("position delete", delete_by_position, _AFTER_THE_DELETE),
     Step("commit to a branch", commit_to_a_branch, _AFTER_THE_DELETE),
-    Step("a commit that never was", leave_a_commit_that_never_was, _AFTER_THE_DELETE),
+    Step("a failed commit", leave_a_failed_commit, _AFTER_THE_DELETE),
     Step("drop", drop, None, left=True),
 )
