@@ -86,9 +86,9 @@ def _rows(story: Story) -> Iterator[tuple[str, dict[str, str]]]:
 
 _MODULE = "tests.integration.readers"
 LEGEND = (
-    "✓: the rows that the catalog has at that moment. refuses: an error, and no rows. **old rows**: those of the step "
-    "before. **wrong rows**: any others, counted: too many, missing. A reader without `by` uses the "
-    "version hint."
+    "✓: the catalog's rows at that moment. refuses: an error, and no rows. **old rows**: those of the step "
+    "before. **wrong rows**: any others, and how many. A column without `by` uses the version hint "
+    "(in ClickHouse, this is a setting)."
 )
 _DIRECTORY = "/warehouse/sales/orders"
 _FILE = f"{_DIRECTORY}/metadata/_sfn/sales_orders_main.ver"
