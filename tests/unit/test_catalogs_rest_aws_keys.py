@@ -15,6 +15,7 @@ from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.clock import SystemClock
 from sfn.domain.catalog_answer import Loaded
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
+from tests.support.processes import until
 from tests.support.rest_catalog import ORDERS, Open, Server, pass_by, running
 from tests.unit.signatures import KEY_ID, SECRET, Aws, alone
 
@@ -43,18 +44,22 @@ class Issuer:
         asked: how often.
         form: of the last question to STS.
         lasts: how long they are good.
-        late: seconds until it answers.
+        late: seconds until it answers, unless `released` is set before.
+        answered: how often it has answered.
     """
 
     def __init__(self, aws: Aws) -> None:
         self._aws = aws
-        self.asked, self.late, self.lasts = 0, 0.0, timedelta(hours=1)
+        self.asked, self.answered, self.late, self.lasts = 0, 0, 0.0, timedelta(hours=1)
+        self.released = anyio.Event()
         self.form: dict[str, str] = {}
 
     async def respond(self, request: web.BaseRequest) -> web.StreamResponse:
         self.asked += 1
         self.form = {key: str(value) for key, value in (await request.post()).items()}
-        await anyio.sleep(self.late)
+        with anyio.move_on_after(self.late):
+            await self.released.wait()
+        self.answered += 1
         key, secret, token = (f"{kind}-{self.asked}-of-these" for kind in ("ID", "SECRET", "TOKEN"))
         self._aws.keys = {key: (secret, token)}
         end = (SystemClock().now() + self.lasts).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -241,9 +246,13 @@ async def test_a_profile_that_is_not_there_is_named(server: Server, opened: Open
 async def test_a_metadata_service_that_hangs_is_the_catalogs_trouble_in_time(
     server: Server, opened: Open, issuer: Issuer
 ) -> None:
-    issuer.late = 1.0
-    with anyio.fail_after(0.9):
-        trouble = await trouble_of(opened(server, **SIGNED | {"config_timeout": 0.3}))
+    issuer.late = 60.0
+    try:
+        with anyio.fail_after(20):
+            trouble = await trouble_of(opened(server, **SIGNED | {"config_timeout": 0.3}))
+    finally:
+        issuer.released.set()
+        await until(lambda: issuer.answered == issuer.asked)
+        await anyio.sleep(0.5)  # for the thread that was given up
     assert isinstance(trouble, Transient)
     assert trouble.found == "none within 0.3 s"
-    await anyio.sleep(1)  # for the thread that was given up
