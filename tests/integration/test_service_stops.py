@@ -404,7 +404,7 @@ def service(
         options=WorkerOptions(drain=timedelta(seconds=1)),
     )
     listening = build_app(ingest, readiness, version="1", on_fatal=failure.report)
-    return AssembledService(listening, readiness, worker, inbox, tend, sweeps)
+    return AssembledService(listening, ingest, readiness, worker, inbox, tend, sweeps)
 
 
 @asynccontextmanager

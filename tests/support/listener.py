@@ -27,8 +27,8 @@ from sfn.domain.events import InboxMessage, Notification, PutResult, Undecodable
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import FatalError, Rejected
 from sfn.formats.event import Sender
-from sfn.http.app import AsgiApplication, build_app
-from sfn.http.body import BodyLimits
+from sfn.http.app import ListenerApplication, build_app
+from sfn.http.body import AsgiApplication, BodyLimits
 from sfn.http.ingest import EventFilter, EventsEndpoint, Readiness
 from sfn.http.responses import PROBLEM_MEDIA_TYPE
 from sfn.http.secrets import AcceptedToken, AuthScheme, PartyTokens, WatchedTokenFile
@@ -113,7 +113,7 @@ class Service:
             memory=self.memory,
         )
 
-    def application(self) -> AsgiApplication:
+    def application(self) -> ListenerApplication:
         return build_app(self.ingest(), self.readiness, version="1.2.3", on_fatal=self.broken.append)
 
 
@@ -235,7 +235,8 @@ async def listening(
         most: connections that it takes at a time.
     """
     listener = socket.create_server(("127.0.0.1", 0))
-    server = HttpServer(application, certificate, most)
+    events = application.events if isinstance(application, ListenerApplication) else None
+    server = HttpServer(application, certificate, most, events)
     server.config.timeout_graceful_shutdown = 1
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(partial(server.serve, sockets=[listener]))

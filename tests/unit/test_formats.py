@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -322,7 +323,8 @@ def decoded_or_refused(request: EventRequest) -> DecodedRequest | int:
         decoded = decode(request)
     except Rejected:
         return 0
-    return decoded._replace(notifications=tuple(replace(hint, body=b"") for hint in decoded.notifications))
+    hints = tuple(replace(hint, body=b"") for hint in decoded.notifications)
+    return msgspec.structs.replace(decoded, notifications=hints)
 
 
 @pytest.mark.parametrize("headers", [[], [JSON], [JSON, (b"x-other", b"x")], [(b"content-type", b"text/plain; \xe9")]])

@@ -38,7 +38,8 @@ from sfn import limits
 from sfn.app import wiring
 from sfn.concurrency import unfinished_calls
 from sfn.errors import ExternalError, FatalError, SfnError
-from sfn.http.app import AsgiApplication
+from sfn.http.body import AsgiApplication
+from sfn.http.ingest import EventsEndpoint
 from sfn.http.secrets import AuthScheme
 from sfn.http.server import HttpServer, listening_socket
 from sfn.settings.root import ALL_ROLES, Role, Settings
@@ -100,7 +101,7 @@ async def _run_service(settings: Settings, wrap_store: wiring.StoreWrapper | Non
                 log_listening(settings, listener, roles)
                 drain = settings.listener.drain
                 listeners = [
-                    HttpListener(listener, service.application),
+                    HttpListener(listener, service.application, service.events),
                     *_gateway_listeners(service, settings, others),
                 ]
                 await ServiceRunner(service, listeners, drain, failure).run(_with_deadline(signals, drain))
@@ -126,10 +127,12 @@ class HttpListener:
     Attributes:
         bound_socket: bound socket; the server closes it.
         application: application that answers requests.
+        events: endpoint for events of that application; None without one.
     """
 
     bound_socket: socket.socket
     application: AsgiApplication
+    events: EventsEndpoint | None = None
 
 
 def _gateway_listeners(
@@ -193,7 +196,7 @@ class ServiceRunner:
         self._give_up_at = math.inf
         most = limits.connections_per_listener(len(listeners))
         self._servers = [
-            (HttpServer(listener.application, service.certificate, most), listener.bound_socket)
+            (HttpServer(listener.application, service.certificate, most, listener.events), listener.bound_socket)
             for listener in listeners
         ]
 

@@ -43,8 +43,8 @@ from sfn.errors import ExternalError, FatalError, Rejected, Transient
 from sfn.formats.decode import FORMAT_NAMES
 from sfn.formats.event import Sender
 from sfn.gateway.connection import MAX_WRITE
-from sfn.http.app import AsgiApplication, build_app, metrics_router
-from sfn.http.body import BodyLimits
+from sfn.http.app import ListenerApplication, build_app, metrics_router
+from sfn.http.body import AsgiApplication, BodyLimits
 from sfn.http.ingest import EventFilter, EventsEndpoint, Readiness, to_request
 from sfn.http.secrets import WatchedTokenFile
 from sfn.http.senders import ANONYMOUS
@@ -256,6 +256,7 @@ class AssembledService:
 
     Attributes:
         application: application of the listener.
+        events: its endpoint for events; None if this process accepts no events.
         readiness: state of `/readyz`; has the reason `STARTING` until the runner clears it.
         worker: worker, which publishes tables.
         inbox: inbox, for the notifications of the service itself.
@@ -269,6 +270,7 @@ class AssembledService:
     """
 
     application: AsgiApplication
+    events: EventsEndpoint | None
     readiness: Readiness
     worker: Worker
     inbox: InboxWriter
@@ -355,6 +357,7 @@ async def build_service(
         application = _build_application(settings, access_control, inbox, readiness, process, on_fatal, metering)
         yield AssembledService(
             application=gateways.with_gateways(with_facade(application)),
+            events=application.events,
             readiness=readiness,
             worker=worker,
             inbox=inbox,
@@ -442,7 +445,7 @@ def _build_application(
     process: ProcessInfo,
     on_fatal: Callable[[FatalError], None],
     metering: MetricsWiring,
-) -> AsgiApplication:
+) -> ListenerApplication:
     catalogs, event_filter = settings.catalogs, build_event_filter(settings, process.retired_catalogs)
     memory = BodyMemory(_body_memory(settings), metering.metrics.bodies.counter_for("listener"))
     events = EventsEndpoint(

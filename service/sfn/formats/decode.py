@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -201,7 +201,7 @@ FORMAT_NAMES: Final = tuple(one.name for one in EVENT_FORMATS)
 _BY_NAME: Final = {one.name: (one,) for one in EVENT_FORMATS}
 
 
-class DecodedRequest(NamedTuple):
+class DecodedRequest(msgspec.Struct, frozen=True):
     """The decoded content of a request.
 
     Attributes:
@@ -233,7 +233,18 @@ def decode(request: EventRequest, event_only: Collection[str] = ()) -> DecodedRe
             points at the wrong value.
     """
     address = polaris.parse_notification_path(request.path)
-    return _decode_events(request, event_only) if address is None else _decode_polaris_notification(request, address)
+    if address is not None:
+        return _decode_polaris_notification(request, address)
+    sender, body = request.sender, request.body
+    mode = cloudevents.detect_mode(request.headers)
+    is_native = mode is EnvelopeMode.PLAIN and (sender.event_format is None or sender.event_format == NATIVE)
+    if is_native and len(sender.catalogs) == 1 and len(body) <= MAX_STORED_EVENT:
+        notification = native.decode_plain_event(body, sender.name, *sender.catalogs.values())
+        if notification is not None:
+            if event_only:
+                _check_event_only((notification,), event_only, "#")
+            return DecodedRequest((notification,), 0, NATIVE)
+    return _decode_each(request, mode, event_only)
 
 
 def as_structured(request: EventRequest) -> EventRequest:
@@ -250,7 +261,8 @@ def as_structured(request: EventRequest) -> EventRequest:
         body = cloudevents.to_structured(request.headers, request.body, "headers")
     except Rejected:
         return request
-    return request._replace(headers=[(b"content-type", cloudevents.STRUCTURED_MEDIA_TYPE)], body=body)
+    headers = [(b"content-type", cloudevents.STRUCTURED_MEDIA_TYPE)]
+    return msgspec.structs.replace(request, headers=headers, body=body)
 
 
 def notifications_for_unread(path: str, sender: Sender) -> tuple[Notification, ...]:
@@ -282,18 +294,6 @@ def _decode_polaris_notification(request: EventRequest, address: polaris.Polaris
     _check_depth(content, _SCHEMA_DEPTH, "#", status=400)
     notifications = polaris.decode_polaris_notification(table, sender.name, content, request.body[:MAX_STORED_EVENT])
     return DecodedRequest(notifications, int(not notifications), POLARIS_NOTIFICATIONS)
-
-
-def _decode_events(request: EventRequest, event_only: Collection[str]) -> DecodedRequest:
-    sender, body = request.sender, request.body
-    mode = cloudevents.detect_mode(request.headers)
-    is_native = mode is EnvelopeMode.PLAIN and (sender.event_format is None or sender.event_format == NATIVE)
-    if is_native and len(sender.catalogs) == 1 and len(body) <= MAX_STORED_EVENT:
-        notification = native.decode_plain_event(body, sender.name, *sender.catalogs.values())
-        if notification is not None:
-            _check_event_only((notification,), event_only, "#")
-            return DecodedRequest((notification,), 0, NATIVE)
-    return _decode_each(request, mode, event_only)
 
 
 def _decode_each(request: EventRequest, mode: EnvelopeMode, event_only: Collection[str]) -> DecodedRequest:

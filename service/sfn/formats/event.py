@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -36,7 +36,7 @@ class Sender:
     event_format: str | None = None
 
 
-class EventRequest(NamedTuple):
+class EventRequest(msgspec.Struct, frozen=True):
     """A request of a known sender.
 
     Attributes:
@@ -52,7 +52,7 @@ class EventRequest(NamedTuple):
     sender: Sender
 
 
-class Event(NamedTuple):
+class Event(msgspec.Struct, frozen=True):
     """One event of a request.
 
     Attributes:
@@ -240,8 +240,7 @@ _PART: Final = "\x1f"
 """The separator in ids of several notifications of one event; no received id contains a control character."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnmappedCatalog:
+class UnmappedCatalog(msgspec.Struct, frozen=True):
     """The event is about a catalog that is not mapped to one of ours.
 
     Attributes:

@@ -51,7 +51,7 @@ _Location: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_
 class _PlainEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The most frequent event: a commit with these fields alone. No other format has exactly these."""
 
-    namespace: Annotated[list[_Name], msgspec.Meta(max_length=MAX_LEVELS)]
+    namespace: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=MAX_LEVELS)]
     name: _Name
     event_id: _Name | None = None
     metadata_location: _Location | None = None
@@ -77,7 +77,7 @@ def decode_plain_event(body: bytes, sender: str, catalog: str) -> Notification |
         event = _plain(body)
     except msgspec.DecodeError:
         return None
-    table = TableIdentifier(catalog, tuple(event.namespace), event.name)
+    table = TableIdentifier(catalog, event.namespace, event.name)
     return Notification(table, sender, event.event_id, event.metadata_location, body=body)
 
 

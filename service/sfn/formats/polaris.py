@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, NoReturn
 from urllib.parse import unquote_to_bytes
@@ -56,8 +55,7 @@ _PATH: Final = re.compile(r"/v1/([^/]*)/namespaces/([^/]*)/tables/([^/]*)/notifi
 _NO_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
-@dataclass(frozen=True, slots=True)
-class PolarisNotificationPath:
+class PolarisNotificationPath(msgspec.Struct, frozen=True):
     """The path of a notification: its segments, percent-encoded as received.
 
     Attributes:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from functools import cache
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import structlog
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
+from typing_extensions import override
 
 from sfn.errors import FatalError, Transient
 from sfn.http import ingest, openapi, responses
-from sfn.http.body import BodyLimitMiddleware, Receive
-from sfn.http.ingest import Readiness
+from sfn.http.body import BodyLimitMiddleware
+from sfn.http.ingest import EventsEndpoint, Readiness
 from sfn.limits import BodyMemory
 from sfn.telemetry.scrape import Exposition
 
@@ -102,24 +102,55 @@ def _describe_error(error: Mapping[str, Any]) -> str:
     return f"{' '.join(str(part)[:_MAX_KEY] for part in loc)}: {message}"
 
 
-AsgiApplication: TypeAlias = Callable[[MutableMapping[str, Any], Receive, responses.Send], Awaitable[None]]
-
 _log = structlog.stdlib.get_logger(__name__)
 
 
+class ListenerApplication(FastAPI):
+    """The listener's application: FastAPI, with the endpoint for events in front of its middleware and its router.
+
+    FastAPI's middleware and router take longer than the endpoint needs for an event.
+
+    Args:
+        events: endpoint for events; None if this process accepts no events.
+        version: version of the service.
+
+    Attributes:
+        events: see Args.
+    """
+
+    def __init__(self, events: EventsEndpoint | None, version: str) -> None:
+        super().__init__(
+            title="Iceberg SFN listener", version=version, docs_url=None, redoc_url=None, redirect_slashes=False
+        )
+        self.events = events
+
+    @override
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.events is not None and scope["type"] == "http" and ingest.handles(scope):
+            await self.events(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+    @override
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            self.openapi_schema = openapi.with_events(super().openapi())
+        return self.openapi_schema
+
+
 def build_app(
-    events: AsgiApplication | None,
+    events: EventsEndpoint | None,
     readiness: Readiness,
     *,
     version: str,
     on_fatal: Callable[[FatalError], None],
     routers: Sequence[APIRouter] = (),
     memory: BodyMemory | None = None,
-) -> AsgiApplication:
+) -> ListenerApplication:
     """Return the listener's application.
 
     Args:
-        events: an `EventsEndpoint`; None if this process accepts no events.
+        events: endpoint for events; None if this process accepts no events.
         readiness: state for `/readyz`.
         version: version of the service.
         on_fatal: callback for a `FatalError` that a route of `routers` raised. It ends the process.
@@ -127,28 +158,12 @@ def build_app(
             raise becomes a problem document.
         memory: memory for the bodies of requests to those routes.
     """
-    api = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    api = ListenerApplication(events, version)
     for router in (_health(readiness), *routers):
         api.include_router(router)
     _answer_errors(api, on_fatal)
-
-    @cache
-    def schema() -> dict[str, Any]:
-        return _schema(api, version)
-
-    async def description() -> JSONResponse:
-        return JSONResponse(schema())
-
-    api.add_api_route("/openapi.json", description, methods=["GET", "HEAD"], include_in_schema=False)
-    limited_api = BodyLimitMiddleware(api, memory=memory)
-
-    async def dispatch(scope: MutableMapping[str, Any], receive: Receive, send: responses.Send) -> None:
-        if events is not None and scope["type"] == "http" and ingest.handles(scope):
-            await events(scope, receive, send)
-        else:
-            await limited_api(scope, receive, send)
-
-    return dispatch
+    api.add_middleware(BodyLimitMiddleware, memory=memory)
+    return api
 
 
 def _health(readiness: Readiness) -> APIRouter:
@@ -203,13 +218,3 @@ def _answer_errors(api: FastAPI, on_fatal: Callable[[FatalError], None]) -> None
 
 def _problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
     return Response(responses.problem_document(status, detail), status, headers, responses.PROBLEM_MEDIA_TYPE)
-
-
-def _schema(api: FastAPI, version: str) -> dict[str, Any]:
-    schema = get_openapi(title="Iceberg SFN listener", version=version, routes=api.routes)
-    components = schema.setdefault("components", {})
-    own = {name: one for name, one in components.get("schemas", {}).items() if name not in openapi.FOREIGN}
-    components["schemas"] = openapi.SCHEMAS | own
-    components["securitySchemes"] = openapi.SECURITY
-    schema["paths"] = openapi.PATHS | openapi.with_problems(schema["paths"])
-    return schema

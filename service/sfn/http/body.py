@@ -38,7 +38,11 @@ class BodyLimits:
 
 
 async def read_body(
-    receive: Receive, declared: int | None, limits: BodyLimits, reservation: BodyReservation | None = None
+    receive: Receive,
+    declared: int | None,
+    limits: BodyLimits,
+    reservation: BodyReservation | None = None,
+    arrived: bytes | None = None,
 ) -> bytes | None:
     """Return the whole body; None if the client disconnected.
 
@@ -47,6 +51,7 @@ async def read_body(
         declared: `Content-Length`. It can only reject a body early: the bytes that arrive are counted.
         limits: limits for the body.
         reservation: memory for the body of an unidentified sender; None for an identified one.
+        arrived: the whole body if the server has it, so that `receive` is not needed; else None.
 
     Raises:
         Rejected: 413 too large; nothing beyond the limit is stored. 408 too slow.
@@ -54,6 +59,13 @@ async def read_body(
     """
     if declared is not None and declared > limits.size:
         raise _too_large(limits.size, f"{declared} declared")
+    if arrived is not None:
+        if len(arrived) > limits.size:
+            raise _too_large(limits.size, "more")
+        if reservation is not None:
+            reservation.add(len(arrived))
+            reservation.complete()
+        return arrived
     try:
         return await with_timeout(limits.deadline, _whole(receive, limits.size, reservation), reservation)
     except ClientTimeout:

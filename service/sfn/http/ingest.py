@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, MutableMapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, MutableMapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+import msgspec
 import structlog
 
 from sfn.domain.events import MAX_STORED_BODY, Notification, PutResult, UndecodableRequest
@@ -16,7 +16,7 @@ from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
 from sfn.errors import FatalError, Rejected, Transient
 from sfn.formats import polaris
 from sfn.formats.decode import POLARIS_NOTIFICATIONS, DecodedRequest, as_structured, decode, notifications_for_unread
-from sfn.formats.event import EventRequest, Sender
+from sfn.formats.event import EventRequest, Headers, Sender
 from sfn.http import body, responses, signature
 from sfn.http.responses import EventsResponse, ResponseFormat
 from sfn.http.senders import PossibleSigner, Senders
@@ -111,7 +111,7 @@ _NOTHING: Final = PutResult(0, 0)
 _log = structlog.stdlib.get_logger(__name__)
 
 
-class IngestResult(NamedTuple):
+class IngestResult(msgspec.Struct, frozen=True):
     """The result of an ingested request.
 
     Attributes:
@@ -154,7 +154,15 @@ class IngestService:
             Transient: scope inbox: nothing was stored.
             FatalError: the inbox can't be trusted any more.
         """
-        decoded = await self._decode(request, is_signed=is_signed)
+        try:
+            if is_signed:
+                request = signed_parts(request, self._event_only)
+            decoded = self._filter.decode(request)
+        except Rejected as refusal:
+            log_rejected(refusal, request.sender)
+            # A sender does not repeat a rejected request. So it is stored first; if that fails, the answer is 503.
+            await self._inbox.put([to_undecodable(request, refusal, is_signed=is_signed)])
+            raise
         relevant = self._filter.relevant(with_message_id(decoded.notifications, message))
         stored = await self._inbox.put(relevant) if relevant else _NOTHING
         ignored = decoded.ignored + len(decoded.notifications) - len(relevant)
@@ -195,17 +203,6 @@ class IngestService:
                 remedy=f'set senders.{sender.name}.catalogs = {{ "{found[0]}" = "…" }} if it is a configured catalog',
                 suppressed=suppressed,
             )
-
-    async def _decode(self, request: EventRequest, *, is_signed: bool) -> DecodedRequest:
-        try:
-            if is_signed:
-                request = signed_parts(request, self._event_only)
-            return self._filter.decode(request)
-        except Rejected as refusal:
-            log_rejected(refusal, request.sender)
-            # A sender does not repeat a rejected request. So it is stored first; if that fails, the answer is 503.
-            await self._inbox.put([to_undecodable(request, refusal, is_signed=is_signed)])
-            raise
 
 
 def log_rejected(refusal: Rejected, sender: Sender) -> None:
@@ -268,6 +265,54 @@ def handles(scope: MutableMapping[str, Any]) -> bool:
     return scope["path"] == EVENTS_PATH or polaris.parse_notification_path(_raw_path(scope)) is not None
 
 
+class RequestHead(msgspec.Struct):
+    """A request for the events endpoint, without its body.
+
+    Attributes:
+        method: the method.
+        path: the path, percent-encoded as received, without a query.
+        headers: all headers.
+        client: the client's address; None if unknown.
+        authorization: value of the `Authorization` header; None without one, empty for several.
+        length: `Content-Length` in bytes; None without a valid one.
+        encoding: `Content-Encoding` in lower case; `identity` without one.
+        is_from_a_page: the request has the header `Origin`.
+    """
+
+    method: str
+    path: str
+    headers: Headers
+    client: str | None
+    authorization: bytes | None = None
+    length: int | None = None
+    encoding: bytes = b"identity"
+    is_from_a_page: bool = False
+
+
+def read_head(method: str, path: str, headers: Headers, client: Sequence[Any] | None) -> RequestHead:
+    """Return a request without its body.
+
+    Args:
+        method: the method.
+        path: the path, percent-encoded as received, without a query.
+        headers: all headers.
+        client: the client's address and port; None if unknown.
+    """
+    head = RequestHead(method, path, headers, client[0] if client else None)
+    for name, value in headers:
+        if name == b"authorization":
+            # Several `Authorization` headers identify no sender (RFC 9110, section 5.3).
+            head.authorization = value if head.authorization is None else b""
+        elif name == b"content-length":
+            head.length = int(value) if value.isdigit() else None
+        elif name == b"content-encoding":
+            head.encoding = value.strip().lower()
+        elif name == b"origin":
+            # Browsers send `Origin` with every POST (Fetch, section 3.2); other clients do not send it.
+            head.is_from_a_page = True
+    return head
+
+
 class EventsEndpoint:
     """The ASGI application for events.
 
@@ -310,8 +355,24 @@ class EventsEndpoint:
     async def __call__(self, scope: MutableMapping[str, Any], receive: body.Receive, send: responses.Send) -> None:
         """Answer one request (ASGI 3, scope `http`)."""
         response_format = responses.NATIVE if scope["path"] == EVENTS_PATH else responses.ICEBERG
+        head = read_head(scope["method"], _raw_path(scope), scope["headers"], scope.get("client"))
+        answer = await self.answer(response_format, head, receive)
+        if answer is not None:
+            await responses.send_response(send, answer)
+
+    async def answer(
+        self, response_format: ResponseFormat, head: RequestHead, receive: body.Receive, arrived: bytes | None = None
+    ) -> EventsResponse | None:
+        """Return the response to a request, whatever happens, and count it; None if the client disconnected.
+
+        Args:
+            response_format: format of the responses on this path.
+            head: the request without its body.
+            receive: ASGI's `receive`.
+            arrived: the whole body if the server has it, so that `receive` is not needed; else None.
+        """
         try:
-            answer = await self._answer(response_format, scope, receive)
+            answer = await self._answer(response_format, head, receive, arrived)
         except Rejected as refusal:
             answer = response_format.rejected(refusal)
         except Transient as trouble:
@@ -328,48 +389,63 @@ class EventsEndpoint:
         except Exception:  # noqa: BLE001 - the edge of the process: logged with its traceback, answered as 500
             _log.exception("request failed")
             answer = response_format.error(500, responses.INTERNAL_ERROR)
-        if answer is None:
-            return
-        if answer.status >= HTTPStatus.BAD_REQUEST:
+        if answer is not None and answer.status >= HTTPStatus.BAD_REQUEST:
             self._metrics.count_rejected(
                 answer.status, None if response_format is responses.NATIVE else POLARIS_NOTIFICATIONS
             )
-        await responses.send_response(send, answer)
+        return answer
 
     async def _answer(
-        self, response_format: ResponseFormat, scope: MutableMapping[str, Any], receive: body.Receive
+        self, response_format: ResponseFormat, head: RequestHead, receive: body.Receive, arrived: bytes | None
     ) -> EventsResponse | None:
-        if scope["method"] != "POST":
-            return self._answer_other_method(response_format, scope)
+        if head.method != "POST":
+            return self._answer_other_method(response_format, head)
         if self._readiness.is_draining:
             return _unavailable(response_format, _SHUTTING_DOWN, None, [responses.CLOSE_HEADER])
-        head = _read_headers(scope["headers"])
-        sender = self._senders.identify(head.authorization, scope["headers"])
+        sender = self._senders.identify(head.authorization, head.headers)
         if sender is None:
-            return self._unauthorized(response_format, scope)
+            return self._unauthorized(response_format, head)
         if not isinstance(sender, Sender):
-            return await self._answer_signed(response_format, scope, receive, head, sender)
-        if head.is_from_a_page and self._senders.is_open(sender):
-            return self._reject(response_format, scope, 403, _NO_PAGES)
+            return await self._answer_signed(response_format, head, receive, arrived, sender)
+        is_open = self._senders.is_open(sender)
+        if head.is_from_a_page and is_open:
+            return self._reject(response_format, head, 403, _NO_PAGES)
         if (wait := self._senders.seconds_to_wait(sender)) is not None:
             return self._too_many(response_format, sender, wait)
-        path = _raw_path(scope)
         if head.encoding != b"identity":
-            return await self._reject_compressed(response_format, path, sender)
-        with self._memory.reserve() if self._senders.is_open(sender) else nullcontext() as reservation:
-            content = await self._read(receive, head.length, path, sender, reservation)
-            if content is None:
-                return None
-            return response_format.accepted(
-                *await self._service.ingest(EventRequest(path, scope["headers"], content, sender))
-            )
+            return await self._reject_compressed(response_format, head.path, sender)
+        if is_open:
+            with self._memory.reserve() as reservation:
+                return await self._read_and_ingest(response_format, head, receive, arrived, sender, reservation)
+        return await self._read_and_ingest(response_format, head, receive, arrived, sender, None)
+
+    async def _read_and_ingest(
+        self,
+        response_format: ResponseFormat,
+        head: RequestHead,
+        receive: body.Receive,
+        arrived: bytes | None,
+        sender: Sender,
+        reservation: BodyReservation | None,
+    ) -> EventsResponse | None:
+        try:
+            content = await body.read_body(receive, head.length, self._limits, reservation, arrived)
+        except Rejected as refusal:
+            log_rejected(refusal, sender)
+            if refusal.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+                await self._service.schedule_recheck(head.path, sender, _SEND_FEWER)
+            raise
+        if content is None:
+            return None
+        result = await self._service.ingest(EventRequest(head.path, head.headers, content, sender))
+        return response_format.accepted(result.stored, result.ignored)
 
     async def _answer_signed(
         self,
         response_format: ResponseFormat,
-        scope: MutableMapping[str, Any],
+        head: RequestHead,
         receive: body.Receive,
-        head: _RequestHead,
+        arrived: bytes | None,
         signers: Sequence[PossibleSigner],
     ) -> EventsResponse | None:
         """Answer a signed request.
@@ -378,34 +454,24 @@ class EventsEndpoint:
         """
         if head.encoding != b"identity":
             return self._reject(
-                response_format, scope, _COMPRESSED.status, responses.problem_detail(_COMPRESSED), _PLAIN
+                response_format, head, _COMPRESSED.status, responses.problem_detail(_COMPRESSED), _PLAIN
             )
         try:
             with self._memory.reserve() as reservation:
-                content = await body.read_body(receive, head.length, self._limits, reservation)
+                content = await body.read_body(receive, head.length, self._limits, reservation, arrived)
                 verified = None if content is None else await self._senders.verify_signer(signers, content)
         except Rejected as refusal:
-            self._refusals.log_rejected(refusal.status, responses.problem_detail(refusal), _client(scope))
+            self._refusals.log_rejected(refusal.status, responses.problem_detail(refusal), head.client)
             raise
         if content is None:
             return None
         if verified is None:
-            return self._unauthorized(response_format, scope)
+            return self._unauthorized(response_format, head)
         if (wait := self._senders.seconds_to_wait(verified.sender)) is not None:
             return self._too_many(response_format, verified.sender, wait)
-        request = EventRequest(_raw_path(scope), scope["headers"], content, verified.sender)
-        return response_format.accepted(*await self._service.ingest(request, verified.message_id, is_signed=True))
-
-    async def _read(
-        self, receive: body.Receive, length: int | None, path: str, sender: Sender, reservation: BodyReservation | None
-    ) -> bytes | None:
-        try:
-            return await body.read_body(receive, length, self._limits, reservation)
-        except Rejected as refusal:
-            log_rejected(refusal, sender)
-            if refusal.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-                await self._service.schedule_recheck(path, sender, _SEND_FEWER)
-            raise
+        request = EventRequest(head.path, head.headers, content, verified.sender)
+        result = await self._service.ingest(request, verified.message_id, is_signed=True)
+        return response_format.accepted(result.stored, result.ignored)
 
     async def _reject_compressed(self, response_format: ResponseFormat, path: str, sender: Sender) -> EventsResponse:
         """Reject a compressed body unread: a small one may decompress to more than fits into memory."""
@@ -413,17 +479,17 @@ class EventsEndpoint:
         await self._service.schedule_recheck(path, sender, _SEND_PLAIN)
         return response_format.error(_COMPRESSED.status, responses.problem_detail(_COMPRESSED), [_PLAIN])
 
-    def _answer_other_method(self, response_format: ResponseFormat, scope: MutableMapping[str, Any]) -> EventsResponse:
+    def _answer_other_method(self, response_format: ResponseFormat, head: RequestHead) -> EventsResponse:
         has_handshake = response_format is responses.NATIVE and self._senders.are_configured
-        if has_handshake and scope["method"] == "OPTIONS":
-            return signature.answer_handshake(response_format, scope["headers"], self._senders.least_rate)
+        if has_handshake and head.method == "OPTIONS":
+            return signature.answer_handshake(response_format, head.headers, self._senders.least_rate)
         allowed = signature.ALLOW_HEADER if has_handshake else (b"allow", b"POST")
-        return self._reject(response_format, scope, 405, "events are sent with POST", allowed)
+        return self._reject(response_format, head, 405, "events are sent with POST", allowed)
 
-    def _unauthorized(self, response_format: ResponseFormat, scope: MutableMapping[str, Any]) -> EventsResponse:
+    def _unauthorized(self, response_format: ResponseFormat, head: RequestHead) -> EventsResponse:
         """Return the same answer for every failure, so that an attacker learns nothing about the credentials."""
         return self._reject(
-            response_format, scope, 401, "a valid bearer token is needed", (b"www-authenticate", b"Bearer")
+            response_format, head, 401, "a valid bearer token is needed", (b"www-authenticate", b"Bearer")
         )
 
     def _too_many(self, response_format: ResponseFormat, sender: Sender, wait: float) -> EventsResponse:
@@ -432,51 +498,15 @@ class EventsEndpoint:
         return response_format.error(429, "the sender exceeds its requests per minute", [_retry_after(wait)])
 
     def _reject(
-        self,
-        response_format: ResponseFormat,
-        scope: MutableMapping[str, Any],
-        status: int,
-        why: str,
-        *headers: tuple[bytes, bytes],
+        self, response_format: ResponseFormat, head: RequestHead, status: int, why: str, *headers: tuple[bytes, bytes]
     ) -> EventsResponse:
         """Reject a request of an unidentified sender."""
-        self._refusals.log_rejected(status, why, _client(scope))
+        self._refusals.log_rejected(status, why, head.client)
         return response_format.error(status, why, headers)
 
     def _log_not_stored(self, trouble: Transient) -> None:
         if (suppressed := self._throttle.allow("not stored")) is not None:
             _log.warning("events not stored", error=str(trouble), suppressed=suppressed)
-
-
-class _RequestHead(NamedTuple):
-    authorization: bytes | None
-    length: int | None
-    encoding: bytes
-    is_from_a_page: bool
-
-
-def _read_headers(headers: Iterable[tuple[bytes, bytes]]) -> _RequestHead:
-    authorization: bytes | None = None
-    length: int | None = None
-    encoding = b"identity"
-    is_from_a_page = False
-    for name, value in headers:
-        if name == b"authorization":
-            # Several `Authorization` headers identify no sender (RFC 9110, section 5.3).
-            authorization = value if authorization is None else b""
-        elif name == b"content-length":
-            length = int(value) if value.isdigit() else None
-        elif name == b"content-encoding":
-            encoding = value.strip().lower()
-        elif name == b"origin":
-            # Browsers send `Origin` with every POST (Fetch, section 3.2); other clients do not send it.
-            is_from_a_page = True
-    return _RequestHead(authorization, length, encoding, is_from_a_page)
-
-
-def _client(scope: MutableMapping[str, Any]) -> str | None:
-    client = scope.get("client")
-    return client[0] if client else None
 
 
 def _raw_path(scope: MutableMapping[str, Any]) -> str:

@@ -382,7 +382,7 @@ PATHS: Final[dict[str, Any]] = {
     **polaris_paths(RETRY_AFTER),
 }
 
-FOREIGN: Final = frozenset({"HTTPValidationError", "ValidationError"})
+_FOREIGN: Final = frozenset({"HTTPValidationError", "ValidationError"})
 """Schemas of FastAPI's own errors, which the listener never answers with."""
 
 SECURITY: Final[dict[str, Any]] = {
@@ -391,3 +391,13 @@ SECURITY: Final[dict[str, Any]] = {
     "operator": {"type": "http", "scheme": "bearer", "description": "an operator's token; always required"},
     "scraper": {"type": "http", "scheme": "bearer", "description": "not needed if no `metrics_token` is configured"},
 }
+
+
+def with_events(description: dict[str, Any]) -> dict[str, Any]:
+    """Return FastAPI's description with the routes for events, and with problem documents for errors."""
+    components = description.setdefault("components", {})
+    own = {name: one for name, one in components.get("schemas", {}).items() if name not in _FOREIGN}
+    components["schemas"] = SCHEMAS | own
+    components["securitySchemes"] = SECURITY
+    description["paths"] = PATHS | with_problems(description["paths"])
+    return description

@@ -63,11 +63,13 @@ class EventsResponse(NamedTuple):
         status: HTTP status code.
         content: the body.
         headers: all headers.
+        encoded: headers, empty line and body as in HTTP/1.1, made once for frequent responses; empty for others.
     """
 
     status: int
     content: bytes
     headers: ResponseHeaders
+    encoded: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,9 @@ def _counts_response(result: PutResult, ignored: int) -> EventsResponse:
 @lru_cache
 def _cached_counts_response(accepted: int, duplicates: int, ignored: int) -> EventsResponse:
     content = b'{"accepted":%d,"duplicates":%d,"ignored":%d}' % (accepted, duplicates, ignored)
-    return _with_body(202, content, [(b"content-type", b"application/json")])
+    answer = _with_body(202, content, [(b"content-type", b"application/json")])
+    fields = b"".join(b"%b: %b\r\n" % field for field in answer.headers)
+    return answer._replace(encoded=b"%b\r\n%b" % (fields, content))
 
 
 def _problem(status: int, detail: str, where: str) -> bytes:

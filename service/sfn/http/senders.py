@@ -6,9 +6,8 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 from typing_extensions import override
@@ -50,6 +49,7 @@ class Keyring:
 
     def __init__(self, parties: Mapping[str, PartyTokens]) -> None:
         self._parties = dict(parties)
+        self._is_fixed = all(tokens.file is None for tokens in parties.values())
         self._active = self._active_tokens()
         self._shared = self._index_tokens()
         for places in self._shared.values():
@@ -61,7 +61,7 @@ class Keyring:
         All active tokens of all parties are compared, each in constant time.
         """
         self._refresh()
-        index = index_of_presented((token for _, token in self._bearer), bearer_token(authorization))
+        index = index_of_presented(self._bearer_tokens, bearer_token(authorization))
         if index is None:
             return None
         party, token = self._bearer[index]
@@ -73,6 +73,8 @@ class Keyring:
         return self._signing.get(party, ())
 
     def _refresh(self) -> None:
+        if self._is_fixed:
+            return
         active = self._active_tokens()
         if active == self._active:
             return
@@ -91,6 +93,7 @@ class Keyring:
         owned = [(party, token) for party, tokens in active for token in tokens]
         shared = _shared(owned)
         self._bearer = [(party, token) for party, token in owned if token.key is None]
+        self._bearer_tokens = [token for _, token in self._bearer]
         signing: defaultdict[str, tuple[SigningKey, ...]] = defaultdict(tuple)
         for party, token in owned:
             if token.key is not None and token.digest not in shared:
@@ -113,8 +116,7 @@ ANONYMOUS: Final = "anonymous"
 _SYSTEM: Final = SystemClock()
 
 
-@dataclass(frozen=True, slots=True)
-class PossibleSigner:
+class PossibleSigner(NamedTuple):
     """A sender that may have signed a request.
 
     Attributes:
@@ -126,8 +128,7 @@ class PossibleSigner:
     claim: SignatureClaim
 
 
-@dataclass(frozen=True, slots=True)
-class VerifiedSigner:
+class VerifiedSigner(NamedTuple):
     """The sender that signed a request.
 
     Attributes:

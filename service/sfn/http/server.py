@@ -18,12 +18,13 @@ import httptools
 import structlog
 import uvicorn
 from typing_extensions import override
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from sfn.concurrency import WatchedFiles, unreadable_file_error
 from sfn.errors import FatalError
 from sfn.http import responses
-from sfn.http.app import AsgiApplication
+from sfn.http.body import AsgiApplication, Receive
+from sfn.http.ingest import EVENTS_PATH, EventsEndpoint, RequestHead, read_head
 from sfn.limits import connections_per_listener
 from sfn.telemetry.logs import LogThrottle
 
@@ -224,6 +225,12 @@ class BufferedTransport:
         if self._size > MAX_BUFFERED:
             self._send()
 
+    def write_at_once(self, data: bytes) -> None:
+        """Write a whole response without waiting for the end of the iteration."""
+        if self._buffer:
+            self._send()
+        self._transport.write(data)
+
     def close(self) -> None:
         self._send()
         self._transport.close()
@@ -306,14 +313,21 @@ class ServerConnection(HttpToolsProtocol):
     """A part of a request's header fields has arrived, but not all of them."""
     _head_deadline: float | None = None
     """Time by the loop's clock at which the header fields must be complete; None while no request is expected."""
+    _idle_deadline: float | None = None
+    """Time at which the connection is closed after a response of the fast path; None if it is not idle, or if uvicorn's
+    own timer closes it."""
     _timer: asyncio.TimerHandle | None = None
-    """Timer that checks `_head_deadline`. It may fire early and is then set again, because setting it often is slow."""
+    """Timer that checks the deadlines. It may fire early and is then set again, because setting it often is slow."""
+    _timer_at: float = 0.0
+    """Time at which `_timer` fires."""
     _refused: bool = False
     """Nothing more is read. The connection ends after the pending responses."""
     is_last: bool = False
     """The pending or else the next response is the last one, and has `Connection: close`."""
     limit: ConnectionLimit | None = None
     """Limit of the server's connections; None for no limit."""
+    events: FastPath | None = None
+    """Fast path for events; None if all requests take the way through ASGI."""
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -324,7 +338,7 @@ class ServerConnection(HttpToolsProtocol):
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        self._head_deadline = None
+        self._head_deadline = self._idle_deadline = None
         if self._timer is not None:
             self._timer.cancel()
         if self.limit is not None:
@@ -378,7 +392,14 @@ class ServerConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._unset_keepalive_if_required()
         self._has_begun = True
-        super().on_message_begin()
+        # ASGI's scope is built in `on_headers_complete`, because the fast path does without.
+        self.url, self.headers, self.expect_100_continue = b"", [], False
+
+    @override
+    def _unset_keepalive_if_required(self) -> None:
+        self._idle_deadline = None
+        if self.timeout_keep_alive_task is not None:
+            super()._unset_keepalive_if_required()
 
     @override
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -392,13 +413,18 @@ class ServerConnection(HttpToolsProtocol):
         # The previous response may have been completed since this request began.
         self._unset_keepalive_if_required()
         self._without_body, self._has_begun = 0, False
-        # ASGI's keys do not distinguish a target in absolute form or `*` from a path.
-        self.scope["raw_target"] = self.url  # type: ignore[typeddict-unknown-key]
         if not self.parser.should_upgrade():
             self._head_deadline = None
         if self.limit is not None:
             self.limit.mark_busy(self)
-        super().on_headers_complete()
+        if self.events is None or not self.events.start(self):
+            url, headers, expects = self.url, self.headers, self.expect_100_continue
+            super().on_message_begin()
+            self.url, self.headers, self.expect_100_continue = url, headers, expects
+            self.scope["headers"] = headers
+            # ASGI's keys do not distinguish a target in absolute form or `*` from a path.
+            self.scope["raw_target"] = url  # type: ignore[typeddict-unknown-key]
+            super().on_headers_complete()
         if self.is_last:
             self.end()
 
@@ -419,6 +445,38 @@ class ServerConnection(HttpToolsProtocol):
         if self.limit is not None and self._answered():
             self.limit.mark_idle(self)
 
+    def is_plain_post(self) -> bool:
+        """Return whether nothing about the request, except its target, needs ASGI; `FastPath` has the conditions."""
+        parser = self.parser
+        return (
+            parser.get_method() == b"POST"
+            and parser.get_http_version() == "1.1"
+            and parser.should_keep_alive()
+            and not (parser.should_upgrade() or self.expect_100_continue or self.is_last or self.access_log)
+            and self.limit_concurrency is None
+            and self._answered()
+        )
+
+    def start_cycle(self, cycle: RequestResponseCycle, application: Any) -> None:  # noqa: ANN401 - uvicorn's own type
+        """Start the only pending response."""
+        self.cycle = cycle
+        self._start_asgi_task(cycle, application)
+
+    def complete_fast(self, response: bytes) -> None:
+        """Send a whole response and keep the connection, without a timer for each response."""
+        self.cycle.response_started = self.cycle.response_complete = True
+        transport: Any = self.transport
+        transport.write_at_once(response)
+        if self.pipeline or self._has_begun or transport.is_closing():
+            self.on_response_complete()
+            return
+        self.server_state.total_requests += 1
+        self.flow.resume_reading()
+        self._idle_deadline = self.loop.time() + self.timeout_keep_alive
+        self._check_at(self._idle_deadline)
+        if self.limit is not None:
+            self.limit.mark_idle(self)
+
     def end(self) -> None:
         """Close the connection after the pending response, or else after the next one."""
         self.is_last = True
@@ -427,20 +485,29 @@ class ServerConnection(HttpToolsProtocol):
 
     def _expect_request(self) -> None:
         self._head_deadline = self.loop.time() + self.head_timeout
-        if self._timer is None:
-            self._timer = self.loop.call_at(self._head_deadline, self._check_deadline)
+        self._check_at(self._head_deadline)
 
     def _expect_rest(self) -> None:
         """Set the deadline for a request that has begun; without one, the keep-alive timeout applies."""
         if self._has_begun and self._answered():
             self._expect_request()
 
+    def _check_at(self, deadline: float) -> None:
+        if self._timer is not None:
+            if self._timer_at <= deadline:
+                return
+            self._timer.cancel()
+        self._timer, self._timer_at = self.loop.call_at(deadline, self._check_deadline), deadline
+
     def _check_deadline(self) -> None:
         self._timer = None
-        if self._head_deadline is None:
+        deadline = self._idle_deadline if self._head_deadline is None else self._head_deadline
+        if deadline is None:
             return
-        if self.loop.time() < self._head_deadline:
-            self._timer = self.loop.call_at(self._head_deadline, self._check_deadline)
+        if self.loop.time() < deadline:
+            self._check_at(deadline)
+        elif self._head_deadline is None:
+            self.timeout_keep_alive_handler()
         else:
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"expected a whole request head within {self.head_timeout:g} s")
 
@@ -467,6 +534,82 @@ class ServerConnection(HttpToolsProtocol):
         self.transport.close()
 
 
+VERIFIED_UVICORN: Final = "0.54.0"
+"""Version of uvicorn with which the fast path is tested. It relies on uvicorn's internals."""
+
+
+class FastPath:
+    """Answers plain requests for events without ASGI's scope and messages, in half of the time.
+
+    A plain request is an HTTP/1.1 POST to the path for events, with `Content-Length`, on a connection that stays open
+    and has no other pending request. uvicorn runs the response as a task of its own request cycle, as it runs an ASGI
+    application, so that slow clients, disconnections, pipelines and a shutdown have the same effect. `EventsEndpoint`
+    makes the response. All responses except the most frequent one are sent by uvicorn's own code.
+
+    Args:
+        endpoint: endpoint for events.
+    """
+
+    _SCOPE: ClassVar[dict[str, Any]] = {"type": "http", "method": "POST"}
+    """All that uvicorn's request cycle reads of a scope."""
+    _PATH: ClassVar[bytes] = EVENTS_PATH.encode()
+
+    def __init__(self, endpoint: EventsEndpoint) -> None:
+        self._endpoint = endpoint
+        self._default_fields: list[tuple[bytes, bytes]] = []
+        self._start_of_accepted = STATUS_LINE[HTTPStatus.ACCEPTED]
+
+    def start(self, connection: ServerConnection) -> bool:
+        """Start the response to a connection's request, of which the headers have arrived.
+
+        Returns:
+            False if the request is not plain. Nothing is started then.
+        """
+        if connection.url != self._PATH or not connection.is_plain_post():
+            return False
+        head = read_head("POST", EVENTS_PATH, connection.headers, connection.client)
+        if head.length is None:
+            return False
+        cycle = RequestResponseCycle(
+            scope=self._SCOPE,  # type: ignore[arg-type]
+            transport=connection.transport,
+            flow=connection.flow,
+            logger=connection.logger,
+            access_logger=connection.access_logger,
+            access_log=False,
+            default_headers=connection.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=False,
+            keep_alive=True,
+            on_response=connection.on_response_complete,
+        )
+        connection.start_cycle(cycle, partial(self._respond, connection, head, cycle))
+        return True
+
+    async def _respond(
+        self,
+        connection: ServerConnection,
+        head: RequestHead,
+        cycle: RequestResponseCycle,
+        _scope: object,
+        receive: Receive,
+        send: responses.Send,
+    ) -> None:
+        arrived = None if cycle.more_body else bytes(cycle.body)
+        answer = await self._endpoint.answer(responses.NATIVE, head, receive, arrived)
+        if answer is None:
+            return
+        if not answer.encoded or not cycle.keep_alive or cycle.disconnected or cycle.flow.write_paused:
+            await responses.send_response(send, answer)
+            return
+        if cycle.default_headers is not self._default_fields:
+            # uvicorn replaces the list when the value of `Date` changes.
+            self._default_fields = cycle.default_headers
+            fields = [b"%b: %b\r\n" % field for field in cycle.default_headers]
+            self._start_of_accepted = b"".join([STATUS_LINE[HTTPStatus.ACCEPTED], *fields])
+        connection.complete_fast(self._start_of_accepted + answer.encoded)
+
+
 class HttpServer(uvicorn.Server):
     """uvicorn's server without its signal handlers, and with deadlines for TLS.
 
@@ -474,6 +617,7 @@ class HttpServer(uvicorn.Server):
         application: application for all requests.
         certificate: certificate of the server; None for HTTP without TLS.
         max_connections: most connections at a time; None for half of the files that the process may open.
+        events: endpoint for events, which `application` also has, for the fast path; None without it.
 
     Attributes:
         up: event that is set once the server accepts connections.
@@ -486,7 +630,11 @@ class HttpServer(uvicorn.Server):
     client that reads nothing would delay each stop of the service."""
 
     def __init__(
-        self, application: AsgiApplication, certificate: Certificate | None = None, max_connections: int | None = None
+        self,
+        application: AsgiApplication,
+        certificate: Certificate | None = None,
+        max_connections: int | None = None,
+        events: EventsEndpoint | None = None,
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -509,6 +657,7 @@ class HttpServer(uvicorn.Server):
         self.up = anyio.Event()
         self._certificate = certificate
         self._limit = ConnectionLimit(connections_per_listener(1) if max_connections is None else max_connections)
+        self._events = None if events is None or uvicorn.__version__ != VERIFIED_UVICORN else FastPath(events)
         self._is_draining = False
 
     def drain(self) -> None:
@@ -546,7 +695,7 @@ class HttpServer(uvicorn.Server):
 
     def _connection(self) -> ServerConnection:
         connection = ServerConnection(self.config, self.server_state, self.lifespan.state)
-        connection.is_last, connection.limit = self._is_draining, self._limit
+        connection.is_last, connection.limit, connection.events = self._is_draining, self._limit, self._events
         return connection
 
     @override

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, TypeAlias, assert_never
 
+import msgspec
+
 from sfn.domain.events import Notification
 from sfn.errors import Rejected
 from sfn.formats import polaris
@@ -239,7 +241,8 @@ def signed_parts(request: EventRequest, event_only: Collection[str]) -> EventReq
             expected=f"a sender with a token, because the catalogs {catalogs} are event-only",
             found="a signature, which does not cover the path",
         )
-    return request._replace(headers=[(name, value) for name, value in request.headers if name == _CONTENT_TYPE])
+    content_type = [(name, value) for name, value in request.headers if name == _CONTENT_TYPE]
+    return msgspec.structs.replace(request, headers=content_type)
 
 
 def with_message_id(notifications: Sequence[Notification], message: str | None) -> Sequence[Notification]:
