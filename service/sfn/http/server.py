@@ -452,7 +452,7 @@ class ServerConnection(HttpToolsProtocol):
             parser.get_method() == b"POST"
             and parser.get_http_version() == "1.1"
             and parser.should_keep_alive()
-            and not (parser.should_upgrade() or self.expect_100_continue or self.is_last or self.access_log)
+            and not (parser.should_upgrade() or self.expect_100_continue or self.access_log)
             and self.limit_concurrency is None
             and self._answered()
         )
@@ -462,9 +462,10 @@ class ServerConnection(HttpToolsProtocol):
         self.cycle = cycle
         self._start_asgi_task(cycle, application)
 
-    def complete_fast(self, response: bytes) -> None:
+    def complete_fast(self, cycle: RequestResponseCycle, response: bytes) -> None:
         """Send a whole response and keep the connection, without a timer for each response."""
-        self.cycle.response_started = self.cycle.response_complete = True
+        # `self.cycle` may be a pipelined request's already.
+        cycle.response_started = cycle.response_complete = True
         transport: Any = self.transport
         transport.write_at_once(response)
         if self.pipeline or self._has_begun or transport.is_closing():
@@ -560,7 +561,7 @@ class FastPath:
         self._start_of_accepted = STATUS_LINE[HTTPStatus.ACCEPTED]
 
     def start(self, connection: ServerConnection) -> bool:
-        """Start the response to a connection's request, of which the headers have arrived.
+        """Start the response to a connection's request, after its headers have arrived.
 
         Returns:
             False if the request is not plain. Nothing is started then.
@@ -607,7 +608,7 @@ class FastPath:
             self._default_fields = cycle.default_headers
             fields = [b"%b: %b\r\n" % field for field in cycle.default_headers]
             self._start_of_accepted = b"".join([STATUS_LINE[HTTPStatus.ACCEPTED], *fields])
-        connection.complete_fast(self._start_of_accepted + answer.encoded)
+        connection.complete_fast(cycle, self._start_of_accepted + answer.encoded)
 
 
 class HttpServer(uvicorn.Server):
@@ -659,6 +660,11 @@ class HttpServer(uvicorn.Server):
         self._limit = ConnectionLimit(connections_per_listener(1) if max_connections is None else max_connections)
         self._events = None if events is None or uvicorn.__version__ != VERIFIED_UVICORN else FastPath(events)
         self._is_draining = False
+
+    @property
+    def has_fast_path(self) -> bool:
+        """Return whether plain events take the fast path."""
+        return self._events is not None
 
     def drain(self) -> None:
         """Close each connection after its next response, so that clients reconnect to another process."""
