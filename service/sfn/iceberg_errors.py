@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+
+
+class IcebergErrorModel(msgspec.Struct, frozen=True):
+    """An error as a client of an Iceberg REST catalog reads it."""
+
+    message: str
+    type: str
+    code: Annotated[int, msgspec.Meta(ge=400, le=600)]
+
+
+class IcebergErrorResponse(msgspec.Struct, frozen=True):
+    """The body of an error response."""
+
+    error: IcebergErrorModel
+
 
 ICEBERG_ERROR_MEDIA_TYPE: Final = b"application/json"
 
@@ -36,5 +51,5 @@ def iceberg_error_body(status: int, message: str, kind: str | None = None) -> by
         kind: the exception that a client raises; None for the default of the status.
     """
     return msgspec.json.encode(
-        {"error": {"message": message, "type": kind or ICEBERG_ERROR_TYPES[status], "code": status}}
+        IcebergErrorResponse(IcebergErrorModel(message, kind or ICEBERG_ERROR_TYPES[status], status))
     )

@@ -9,23 +9,32 @@ import re
 from binascii import Error, a2b_base64, b2a_base64
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 
 from sfn.domain.events import Notification
 from sfn.errors import Rejected
-from sfn.formats.event import Event, Headers, field_error, global_event_id, json_kind, require_text
+from sfn.formats.event import Event, Headers, Text, convert_object, field_error, global_event_id, json_kind
 
-REQUIRED_ATTRIBUTES: Final = ("specversion", "id", "source", "type")
+
+class CloudEvent(msgspec.Struct, frozen=True):
+    """A CloudEvent of any source. Its `data` is a `NativeEvent`, or data of a catalog that sends CloudEvents."""
+
+    specversion: Literal["1.0"]
+    id: Text
+    source: Text
+    type: Text
+
+
+REQUIRED_ATTRIBUTES: Final = CloudEvent.__struct_fields__
 POLARIS_EVENT_HEADER: Final = b"x-polaris-event"
 """The header by which Apache Polaris' webhook marks its body as an event."""
 
 STRUCTURED_MEDIA_TYPE: Final = b"application/cloudevents+json"
 """The content type of the result of `to_structured`."""
 
-_VERSION: Final = "1.0"
 _MEDIA_TYPE: Final = b"application/cloudevents"
 _PREFIXES: Final = (b"ce-", b"ce_")
 """Prefixes of attributes in headers; `ce_` is Kafka's, and a bridge to HTTP may leave it unchanged."""
@@ -171,10 +180,7 @@ def _mode_of_media_type(media_type: bytes) -> EnvelopeMode:
 
 
 def _check(event: Mapping[str, object], at: str) -> None:
-    for name in REQUIRED_ATTRIBUTES:
-        require_text(event.get(name), at, name)
-    if event["specversion"] != _VERSION:
-        raise field_error(at, "specversion", f"a CloudEvent of version {_VERSION}", "another version")
+    convert_object(event, CloudEvent, at, ["1.0"])
 
 
 def _value(header: bytes, at: str, attribute: str) -> str:

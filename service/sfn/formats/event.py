@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -128,6 +128,74 @@ CONTROL_CHARACTERS: Final = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
 """Characters that no text may contain, as a regular expression class: they end lines or reverse the text direction."""
 
 _CONTROL: Final = re.compile(f"[{CONTROL_CHARACTERS}]")
+
+TEXT_PATTERN: Final = rf"^[^{CONTROL_CHARACTERS}]+$(?!\n)"
+"""Pattern of a text. In Python, unlike in JSON Schema, `$` also matches before a line feed at the end."""
+Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME, pattern=TEXT_PATTERN)]
+"""A level, a name, a ref, an event id, a catalog."""
+Location: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_LOCATION, pattern=TEXT_PATTERN)]
+"""A location of a file."""
+
+_StructT = TypeVar("_StructT", bound=msgspec.Struct)
+_WORDS: Final = {
+    "str": "a string",
+    "array": "an array",
+    "object": "an object",
+    "bool": "true or false",
+    "int": "a whole number",
+}
+_MISSING: Final = re.compile(r"Object missing required field `(.+)`")
+_WRONG: Final = re.compile(r"Expected `([^`]+)`(?: of length ([<>]=) (\d+)| (matching) regex .*|.*)", re.DOTALL)
+
+
+def convert_object(
+    content: Mapping[str, object], kind: type[_StructT], at: str, choices: Sequence[str], *, status: int = 422
+) -> _StructT:
+    """Return an object as a struct, the fields of which define what is valid.
+
+    Args:
+        content: the object.
+        kind: the struct.
+        at: the place of the object.
+        choices: the values of the only field of the struct with a fixed set of values, for the error.
+        status: the HTTP status of the rejection.
+
+    Raises:
+        Rejected: a field is missing or wrong; the error names its place.
+    """
+    try:
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        raise _invalid_object(str(error), content, at, choices, status) from None
+
+
+def _invalid_object(
+    message: str, content: Mapping[str, object], at: str, choices: Sequence[str], status: int
+) -> Rejected:
+    """Return the rejection for a message such as "Expected `str`, got `int` - at `$.namespace[1]`"."""
+    if " - at `$" in message:
+        message, _, path = message.rpartition(" - at `$")
+    else:
+        path = ""
+    value: Any = content
+    for key in re.findall(r"[^.\[\]`]+", path):
+        at, value = f"{at}/{key}", value[int(key) if isinstance(value, list | tuple) else key]
+    if (missing := _MISSING.fullmatch(message)) is not None:
+        return field_error(at, missing[1], "a value", "none", status=status)
+    expected, found = f"one of {', '.join(choices)}", ascii(str(value)[:40])
+    if (wrong := _WRONG.fullmatch(message)) is not None:
+        kinds, comparison, length, pattern = wrong.groups()
+        expected = " or ".join(_WORDS.get(kind, kind) for kind in kinds.split(" | ") if kind != "null")
+        if length is not None:
+            expected += f" of at {'most' if comparison == '<=' else 'least'} {length} parts or characters"
+            found = str(len(value))
+        elif pattern is not None and (control := _CONTROL.search(value)) is not None:
+            expected, found = f"{expected} without control characters", f"U+{ord(control[0]):04X}"
+        elif pattern is not None:
+            expected += " in the form that /openapi.json describes"
+        else:
+            found = "another number" if kinds == "int" and isinstance(value, int) else json_kind(value)
+    return Rejected(at, status=status, expected=expected, found=found)
 
 
 def require_text(value: object, at: str, key: str | int, limit: int = MAX_NAME, *, status: int = 422) -> str:

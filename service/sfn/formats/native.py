@@ -12,36 +12,75 @@ only, because the catalog has better data. So is `table_uuid`, except in an even
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
 from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import TableIdentifier
 from sfn.formats.event import (
+    CONTROL_CHARACTERS,
     MAX_LEVELS,
     MAX_LOCATION,
     MAX_NAME,
     Event,
+    Location,
+    Text,
+    convert_object,
     field_error,
-    json_kind,
-    namespace_levels,
-    optional_text,
     rename_notifications,
-    require_text,
-    split_namespace,
 )
 
-OPERATIONS: Final = ("commit", "create", "register", "rename", "drop")
+Operation: TypeAlias = Literal["commit", "create", "register", "rename", "drop"]
+OPERATIONS: Final[tuple[str, ...]] = get_args(Operation)
 
-_ORIGINS: Final = {"create": TableOrigin.CREATE, "register": TableOrigin.REGISTER}
+_ORIGINS: Final[Mapping[str | None, TableOrigin]] = {"create": TableOrigin.CREATE, "register": TableOrigin.REGISTER}
 
-_TIMESTAMP: Final = re.compile(
-    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)",
-    re.ASCII,
+_LEVEL: Final = f"[^.{CONTROL_CHARACTERS}]{{1,{MAX_NAME}}}"
+_DOTTED: Final = rf"^{_LEVEL}(\.{_LEVEL}){{0,{MAX_LEVELS - 1}}}$(?!\n)"
+_TIMESTAMP: Final = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$(?!\n)"
 )
+
+Namespace: TypeAlias = Annotated[
+    Annotated[tuple[Text, ...], msgspec.Meta(max_length=MAX_LEVELS)] | Annotated[str, msgspec.Meta(pattern=_DOTTED)],
+    msgspec.Meta(description="levels as an array, or joined by dots if no level contains a dot"),
+]
+
+
+class NativeIdentifier(msgspec.Struct, frozen=True):
+    """A table's name."""
+
+    namespace: Namespace
+    name: Text
+
+
+class NativeEvent(NativeIdentifier, frozen=True):
+    """An event of one table."""
+
+    operation: Operation | None = OPERATIONS[0]  # type: ignore[assignment]
+    destination: Annotated[
+        NativeIdentifier | None, msgspec.Meta(description="the new name; only with the operation rename")
+    ] = None
+    purge: Annotated[
+        bool | None, msgspec.Meta(description="the files are deleted, too; only with the operation drop")
+    ] = None
+    catalog: Annotated[Text | None, msgspec.Meta(description="required if the sender has several catalogs")] = None
+    event_id: Annotated[
+        Text | None, msgspec.Meta(description="an event with an id that this sender used before is a duplicate")
+    ] = None
+    table_uuid: Annotated[Text | None, msgspec.Meta(description="identifies the table in an event-only catalog")] = None
+    metadata_location: Annotated[
+        Location | None,
+        msgspec.Meta(
+            description="the new metadata file; required for event-only catalogs, except for a drop or a rename"
+        ),
+    ] = None
+    ref: Text | None = None
+    occurred_at: Annotated[str, msgspec.Meta(pattern=_TIMESTAMP, extra_json_schema={"format": "date-time"})] | None = (
+        None
+    )
 
 
 _Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)]
@@ -93,72 +132,29 @@ def decode_native_event(event: Event) -> tuple[Notification, ...]:
     Raises:
         Rejected: 422, with the JSON pointer of the wrong field.
     """
-    content, at = event.content, event.at
-    operation = _operation(content, at)
-    table = _table(content, at, event.require_catalog(optional_text(content, "catalog", at), f"{at}/catalog"))
-    event_id = optional_text(content, "event_id", at)
-    metadata_location = optional_text(content, "metadata_location", at, MAX_LOCATION)
-    uuid = optional_text(content, "table_uuid", at)
-    optional_text(content, "ref", at)
-    _timestamp(content, "occurred_at", at)
-    destination = _destination(content, at, table.catalog, operation)
-    purge = _purge(content, at, operation)
-    sender, body = event.sender, event.body
-    if destination is not None:
-        return rename_notifications(
-            Notification(table, sender, event_id, metadata_location, uuid=uuid, body=body), table, destination, at
-        )
-    if operation == "drop":
-        return (Notification(table, sender, event_id, drop=True, purge=purge, uuid=uuid, body=body),)
-    return (
-        Notification(table, sender, event_id, metadata_location, uuid=uuid, origin=_ORIGINS.get(operation), body=body),
-    )
-
-
-def _operation(content: Mapping[str, object], at: str) -> str:
-    operation = optional_text(content, "operation", at)
-    if operation is None:
-        return OPERATIONS[0]
-    if operation not in OPERATIONS:
-        raise field_error(at, "operation", f"one of {', '.join(OPERATIONS)}", ascii(operation[:40]))
-    return operation
-
-
-def _destination(content: Mapping[str, object], at: str, catalog: str, operation: str) -> TableIdentifier | None:
-    destination = content.get("destination")
-    if operation != "rename":
-        if destination is not None:
-            raise field_error(at, "destination", "none without the operation rename", json_kind(destination))
-        return None
-    if not isinstance(destination, dict):
-        raise field_error(at, "destination", "an object with the new namespace and name", json_kind(destination))
-    return _table(destination, f"{at}/destination", catalog)
-
-
-def _purge(content: Mapping[str, object], at: str, operation: str) -> bool:
-    purge = content.get("purge")
-    if purge is None or purge is False:
-        return False
-    if purge is not True:
-        raise field_error(at, "purge", "true or false", json_kind(purge))
-    if operation != "drop":
+    at = event.at
+    found = convert_object(event.content, NativeEvent, at, OPERATIONS)
+    table = _table(found, event.require_catalog(found.catalog, f"{at}/catalog"))
+    sender, body, uuid, location = event.sender, event.body, found.table_uuid, found.metadata_location
+    if found.purge and found.operation != "drop":
         raise field_error(at, "purge", "none without the operation drop", "true")
-    return True
+    if found.operation == "rename":
+        if found.destination is None:
+            raise field_error(at, "destination", "an object with the new namespace and name", "none")
+        return rename_notifications(
+            Notification(table, sender, found.event_id, location, uuid=uuid, body=body),
+            table,
+            _table(found.destination, table.catalog),
+            at,
+        )
+    if found.destination is not None:
+        raise field_error(at, "destination", "none without the operation rename", "an object")
+    if found.operation == "drop":
+        return (Notification(table, sender, found.event_id, drop=True, purge=bool(found.purge), uuid=uuid, body=body),)
+    origin = _ORIGINS.get(found.operation)
+    return (Notification(table, sender, found.event_id, location, uuid=uuid, origin=origin, body=body),)
 
 
-def _table(content: Mapping[str, object], at: str, catalog: str) -> TableIdentifier:
-    return TableIdentifier(
-        catalog, _namespace(content.get("namespace"), at), require_text(content.get("name"), at, "name")
-    )
-
-
-def _namespace(value: object, at: str) -> tuple[str, ...]:
-    if isinstance(value, str):
-        return split_namespace(value, ".", at, "namespace")
-    return namespace_levels(value, at, "namespace", "an array of strings or one dotted string")
-
-
-def _timestamp(content: Mapping[str, object], key: str, at: str) -> None:
-    moment = optional_text(content, key, at)
-    if moment is not None and _TIMESTAMP.fullmatch(moment) is None:
-        raise field_error(at, key, "a time with its offset as in RFC 3339", ascii(moment[:40]))
+def _table(found: NativeIdentifier, catalog: str) -> TableIdentifier:
+    levels = found.namespace
+    return TableIdentifier(catalog, tuple(levels.split(".")) if isinstance(levels, str) else levels, found.name)

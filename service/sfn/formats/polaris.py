@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Final, NoReturn
+from typing import Annotated, Final, Literal, NoReturn, TypeAlias, get_args
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -27,10 +27,12 @@ from sfn.errors import Rejected
 from sfn.formats.cloudevents import POLARIS_EVENT_HEADER
 from sfn.formats.event import (
     MAX_LEVELS,
-    MAX_LOCATION,
     DecodedEvent,
     Event,
+    Location,
+    Text,
     UnmappedCatalog,
+    convert_object,
     field_error,
     global_event_id,
     identifier_from_array,
@@ -42,7 +44,8 @@ from sfn.formats.event import (
     require_text,
 )
 
-NOTIFICATION_TYPES: Final = ("CREATE", "UPDATE", "DROP", "VALIDATE", "UNKNOWN")
+NotificationType: TypeAlias = Literal["CREATE", "UPDATE", "DROP", "VALIDATE", "UNKNOWN"]
+NOTIFICATION_TYPES: Final[tuple[str, ...]] = get_args(NotificationType)
 SEPARATOR: Final = "\x1f"
 """The separator of namespace levels (Iceberg's REST specification, parameter `namespace`)."""
 
@@ -53,6 +56,36 @@ _NO_CATALOG: Final = 404
 
 _PATH: Final = re.compile(r"/v1/([^/]*)/namespaces/([^/]*)/tables/([^/]*)/notifications")
 _NO_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+class PolarisNotificationPayload(msgspec.Struct, frozen=True, rename="kebab"):
+    """The state of a table after a change."""
+
+    table_name: Annotated[Text, msgspec.Meta(description="ignored: the path names the table")]
+    timestamp: Annotated[
+        int,
+        msgspec.Meta(
+            ge=-(2**63),
+            le=2**63 - 1,
+            description="late and out-of-order notifications are accepted",
+            extra_json_schema={"format": "int64"},
+        ),
+    ]
+    table_uuid: Text
+    metadata_location: Location
+    metadata: Annotated[object, msgspec.Meta(description="ignored")] = None
+
+
+class PolarisNotification(msgspec.Struct, frozen=True, rename="kebab"):
+    """A notification of Apache Polaris about one table."""
+
+    notification_type: Annotated[
+        NotificationType,
+        msgspec.Meta(
+            description="CREATE and UPDATE have the same effect. VALIDATE and UNKNOWN are checked and change nothing."
+        ),
+    ]
+    payload: PolarisNotificationPayload
 
 
 class PolarisNotificationPath(msgspec.Struct, frozen=True):
@@ -132,21 +165,15 @@ def decode_polaris_notification(
     """
     if not isinstance(content, dict):
         raise Rejected("#", status=_MALFORMED, expected="an object", found=json_kind(content))
-    notification_type = require_text(content.get("notification-type"), "#", "notification-type", status=_MALFORMED)
-    if notification_type not in NOTIFICATION_TYPES:
-        raise _wrong("#", "notification-type", f"one of {', '.join(NOTIFICATION_TYPES)}", ascii(notification_type[:40]))
-    payload = content.get("payload")
-    if not isinstance(payload, dict):
-        raise _wrong("#", "payload", "an object", json_kind(payload))
-    at = "#/payload"
-    require_text(payload.get("table-name"), at, "table-name", status=_MALFORMED)
-    timestamp = _timestamp(payload.get("timestamp"), at)
-    uuid = require_text(payload.get("table-uuid"), at, "table-uuid", status=_MALFORMED)
-    location = require_text(payload.get("metadata-location"), at, "metadata-location", MAX_LOCATION, status=_MALFORMED)
-    event_id = _digest(table, notification_type, timestamp, uuid, location)
-    match notification_type:
+    notification = convert_object(
+        _with_whole_timestamp(content), PolarisNotification, "#", NOTIFICATION_TYPES, status=_MALFORMED
+    )
+    kind, payload = notification.notification_type, notification.payload
+    location, uuid = payload.metadata_location, payload.table_uuid
+    event_id = _digest(table, kind, payload.timestamp, uuid, location)
+    match kind:
         case "CREATE" | "UPDATE":
-            origin = TableOrigin.CREATE if notification_type == "CREATE" else None
+            origin = TableOrigin.CREATE if kind == "CREATE" else None
             return (Notification(table, sender, event_id, location, uuid=uuid, origin=origin, body=body),)
         case "DROP":
             return (Notification(table, sender, event_id, drop=True, uuid=uuid, body=body),)
@@ -163,13 +190,13 @@ def _decoded(segment: str, key: str) -> str:
         raise _wrong("path", key, "percent-encoded UTF-8", "other bytes") from None
 
 
-def _timestamp(value: object, at: str) -> int:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise _wrong(at, "timestamp", "a whole number", json_kind(value))
-    # 1.0 is the same JSON number as 1.
-    if not -(2**63) <= value < 2**63 or value != int(value):
-        raise _wrong(at, "timestamp", "a whole number of 64 bits", "another number")
-    return int(value)
+def _with_whole_timestamp(content: dict[str, object]) -> dict[str, object]:
+    """Return the content with its timestamp as `int`: 1.0 is the same JSON number as 1, and valid as an integer."""
+    match content.get("payload"):
+        case {"timestamp": float(timestamp), **rest} if timestamp.is_integer():
+            return {**content, "payload": {**rest, "timestamp": int(timestamp)}}
+        case _:
+            return content
 
 
 def _digest(table: TableIdentifier, notification_type: str, timestamp: int, uuid: str, location: str) -> str:

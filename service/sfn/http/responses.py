@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -20,6 +20,23 @@ INTERNAL_ERROR: Final = "internal error of the service; see its log"
 """Detail of a response with status 500."""
 
 
+class ProblemPart(msgspec.Struct, frozen=True):
+    """A wrong part of a request's body."""
+
+    detail: str
+    pointer: Annotated[str, msgspec.Meta(description="JSON pointer, as a URI fragment")]
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """A problem document (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[ProblemPart] | msgspec.UnsetType = msgspec.UNSET
+
+
 def problem_document(status: int, detail: str, *, pointer: str | None = None) -> bytes:
     """Return a problem document (RFC 9457) of type `about:blank`.
 
@@ -28,15 +45,8 @@ def problem_document(status: int, detail: str, *, pointer: str | None = None) ->
         detail: what is wrong, for people.
         pointer: JSON pointer to the wrong part of the request's body, as a URI fragment.
     """
-    content: dict[str, object] = {
-        "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
-        "status": status,
-        "detail": detail,
-    }
-    if pointer is not None:
-        content["errors"] = [{"detail": detail, "pointer": pointer}]
-    return msgspec.json.encode(content)
+    errors = msgspec.UNSET if pointer is None else [ProblemPart(detail, pointer)]
+    return msgspec.json.encode(Problem("about:blank", HTTPStatus(status).phrase, status, detail, errors))
 
 
 def problem_detail(error: SfnError) -> str:
@@ -108,13 +118,24 @@ def _with_body(status: int, content: bytes, headers: ResponseHeaders) -> EventsR
     return EventsResponse(status, content, [*headers, (b"content-length", b"%d" % len(content))])
 
 
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """Numbers of notifications; a rename counts as two."""
+
+    accepted: _Count
+    duplicates: _Count
+    ignored: _Count
+
+
 def _counts_response(result: PutResult, ignored: int) -> EventsResponse:
     return _cached_counts_response(result.accepted, result.duplicates, ignored)
 
 
 @lru_cache
 def _cached_counts_response(accepted: int, duplicates: int, ignored: int) -> EventsResponse:
-    content = b'{"accepted":%d,"duplicates":%d,"ignored":%d}' % (accepted, duplicates, ignored)
+    content = msgspec.json.encode(Accepted(accepted, duplicates, ignored))
     answer = _with_body(202, content, [(b"content-type", b"application/json")])
     fields = b"".join(b"%b: %b\r\n" % field for field in answer.headers)
     return answer._replace(encoded=b"%b\r\n%b" % (fields, content))
