@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -258,3 +260,15 @@ def test_one_field_of_any_other_kind_is_taken_or_named(event: dict[str, Any], fi
         # A changed operation makes what belongs to another one wrong, and of what is too deep nothing is looked at.
         too_deep = refusal.expected.endswith("levels of nesting")
         assert field == "operation" or too_deep or refusal.where.startswith(f"#/{field}")
+
+
+def test_process_that_decoded_an_event_ends_without_an_error() -> None:
+    """Some types corrupt the memory of msgspec when they are freed."""
+    program = """
+from sfn.formats.decode import decode
+from sfn.formats.event import EventRequest, Sender
+from sfn.http import openapi
+body = b'[{"namespace": "a", "name": "b"}, {"namespace": ["a"], "name": "b", "ref": "c", "occurred_at": null}]'
+decode(EventRequest("/v1/events", [], body, Sender("etl", {"prod": "prod"})))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

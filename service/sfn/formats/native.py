@@ -30,6 +30,7 @@ from sfn.formats.event import (
     convert_object,
     field_error,
     rename_notifications,
+    split_namespace,
 )
 
 Operation: TypeAlias = Literal["commit", "create", "register", "rename", "drop"]
@@ -38,13 +39,16 @@ OPERATIONS: Final[tuple[str, ...]] = get_args(Operation)
 _ORIGINS: Final[Mapping[str | None, TableOrigin]] = {"create": TableOrigin.CREATE, "register": TableOrigin.REGISTER}
 
 _LEVEL: Final = f"[^.{CONTROL_CHARACTERS}]{{1,{MAX_NAME}}}"
-_DOTTED: Final = rf"^{_LEVEL}(\.{_LEVEL}){{0,{MAX_LEVELS - 1}}}$(?!\n)"
+_DOTTED: Final = rf"^{_LEVEL}(\.{_LEVEL}){{0,{MAX_LEVELS - 1}}}$"
 _TIMESTAMP: Final = (
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$(?!\n)"
 )
 
 Namespace: TypeAlias = Annotated[
-    Annotated[tuple[Text, ...], msgspec.Meta(max_length=MAX_LEVELS)] | Annotated[str, msgspec.Meta(pattern=_DOTTED)],
+    Annotated[tuple[Text, ...], msgspec.Meta(max_length=MAX_LEVELS)]
+    # The text has no `pattern` but in the schema, and `_table` checks its levels: msgspec 0.22 corrupts memory when it
+    # frees a union of an array and a text with a pattern.
+    | Annotated[str, msgspec.Meta(min_length=1, extra_json_schema={"pattern": _DOTTED})],
     msgspec.Meta(description="levels as an array, or joined by dots if no level contains a dot"),
 ]
 
@@ -134,7 +138,7 @@ def decode_native_event(event: Event) -> tuple[Notification, ...]:
     """
     at = event.at
     found = convert_object(event.content, NativeEvent, at, OPERATIONS)
-    table = _table(found, event.require_catalog(found.catalog, f"{at}/catalog"))
+    table = _table(found, event.require_catalog(found.catalog, f"{at}/catalog"), at)
     sender, body, uuid, location = event.sender, event.body, found.table_uuid, found.metadata_location
     if found.purge and found.operation != "drop":
         raise field_error(at, "purge", "none without the operation drop", "true")
@@ -144,7 +148,7 @@ def decode_native_event(event: Event) -> tuple[Notification, ...]:
         return rename_notifications(
             Notification(table, sender, found.event_id, location, uuid=uuid, body=body),
             table,
-            _table(found.destination, table.catalog),
+            _table(found.destination, table.catalog, f"{at}/destination"),
             at,
         )
     if found.destination is not None:
@@ -155,6 +159,8 @@ def decode_native_event(event: Event) -> tuple[Notification, ...]:
     return (Notification(table, sender, found.event_id, location, uuid=uuid, origin=origin, body=body),)
 
 
-def _table(found: NativeIdentifier, catalog: str) -> TableIdentifier:
+def _table(found: NativeIdentifier, catalog: str, at: str) -> TableIdentifier:
     levels = found.namespace
-    return TableIdentifier(catalog, tuple(levels.split(".")) if isinstance(levels, str) else levels, found.name)
+    return TableIdentifier(
+        catalog, split_namespace(levels, ".", at, "namespace") if isinstance(levels, str) else levels, found.name
+    )
