@@ -264,11 +264,9 @@ def test_one_field_of_any_other_kind_is_taken_or_named(event: dict[str, Any], fi
 
 def test_process_that_decoded_an_event_ends_without_an_error() -> None:
     """Some types corrupt the memory of msgspec when they are freed."""
-    program = """
-from sfn.formats.decode import decode
-from sfn.formats.event import EventRequest, Sender
-from sfn.http import openapi
-body = b'[{"namespace": "a", "name": "b"}, {"namespace": ["a"], "name": "b", "ref": "c", "occurred_at": null}]'
-decode(EventRequest("/v1/events", [], body, Sender("etl", {"prod": "prod"})))
+    body = rb'[{"namespace": "a", "name": "b"}, {"namespace": ["a"], "name": "b", "ref": "c", "occurred_at": null}]'
+    program = f"""
+from sfn.http import ingest, openapi
+ingest.decode(ingest.EventRequest("/v1/events", [], {body!r}, ingest.Sender("etl", {{"prod": "prod"}})))
 """
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from itertools import combinations, product
 from typing import Any
 
@@ -13,24 +13,23 @@ import pytest
 import uvicorn
 from prometheus_client import generate_latest
 from structlog.testing import capture_logs
-from structlog.typing import EventDict
 from typing_extensions import override
 from uvicorn.server import ServerState
 
-from sfn.domain.events import Notification, UndecodableRequest
 from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.http.secrets import PartyTokens
 from sfn.http.senders import Keyring, Senders
 from sfn.http.server import VERIFIED_UVICORN, ConnectionLimit, FastPath, HttpServer, ServerConnection
 from sfn.limits import BodyMemory
+from tests.simulation.loop import SimulatedLoop
 from tests.support.listener import ETL, EVENT, LIMIT, TOKEN, Service, chunk, hooked, request, signers
 
 DATE = (b"date", b"Fri, 27 Nov 2026 12:00:00 GMT")
-SOON = 0.05
+SOON = 1.0
 """Seconds of each deadline in tests of slow clients."""
 
-Act = Callable[[ServerConnection, "Network", Service], None]
-"""A step of a test: data, or whatever else happens to a connection."""
+Step = str | float | bytes
+"""A step of a test: an act on the connection, a pause in seconds, or data."""
 
 
 class Network(asyncio.Transport):
@@ -38,7 +37,7 @@ class Network(asyncio.Transport):
 
     def __init__(self) -> None:
         super().__init__({"peername": ("192.0.2.7", 1), "sockname": ("192.0.2.8", 2)})
-        self.sent, self.is_paused, self._closed = b"", False, False
+        self.sent, self.closed, self.paused = b"", False, False
 
     @override
     def write(self, data: Any) -> None:
@@ -46,21 +45,21 @@ class Network(asyncio.Transport):
 
     @override
     def is_closing(self) -> bool:
-        return self._closed
+        return self.closed
 
     @override
     def close(self) -> None:
-        self._closed = True
+        self.closed = True
 
     abort = close
 
     @override
     def pause_reading(self) -> None:
-        self.is_paused = True
+        self.paused = True
 
     @override
     def resume_reading(self) -> None:
-        self.is_paused = False
+        self.paused = False
 
 
 class Counted(FastPath):
@@ -70,37 +69,32 @@ class Counted(FastPath):
 
     @override
     def start(self, connection: ServerConnection) -> bool:
-        started = super().start(connection)
-        self.count += started
+        self.count += (started := super().start(connection))
         return started
 
 
-@dataclass
-class Outcome:
-    """Everything that a client, the inbox and an operator see of a connection, after each step and in the end."""
-
-    sent: list[tuple[bytes, bool, bool]] = field(default_factory=list)
-    taken: list[Notification] = field(default_factory=list)
-    kept: list[UndecodableRequest] = field(default_factory=list)
-    broken: list[str] = field(default_factory=list)
-    memory: int = 0
-    total: int = 0
-    metrics: list[bytes] = field(default_factory=list)
-    logs: list[EventDict] = field(default_factory=list)
-
-
-def feed(data: bytes) -> Act:
-    def received(connection: ServerConnection, _network: Network, _service: Service) -> None:
-        if data and connection.parser is not None:
-            connection.data_received(data)
-
-    return received
-
-
-def lose(connection: ServerConnection, network: Network, _service: Service) -> None:
-    if connection.parser is not None:
-        network.close()
-        connection.connection_lost(None)
+def act(step: str, connection: ServerConnection, network: Network, service: Service) -> None:
+    match step:
+        case "lose" if connection.parser is not None:
+            network.close()
+            connection.connection_lost(None)
+        case "close the inbox":
+            service.inbox.gate = anyio.Event()
+        case "open the inbox":
+            service.inbox.gate.set()
+        case "drain":
+            service.readiness.drain()
+            connection.end()
+        case "close":
+            network.close()
+        case "shut down":
+            connection.shutdown()
+        case "pause writing":
+            connection.pause_writing()
+        case "resume writing":
+            connection.resume_writing()
+        case _:
+            assert step in {"nothing", "lose"}
 
 
 async def settle() -> None:
@@ -108,8 +102,8 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def outcome(make: Callable[[], Service], steps: Sequence[Act | float], *, fast: bool) -> tuple[Outcome, int]:
-    """Return the outcome of steps on one connection, and how many requests took the fast path; a number is a pause."""
+async def outcome(make: Callable[[], Service], steps: Sequence[Step], *, fast: bool) -> tuple[list[Any], int]:
+    """Return all that client, inbox and operator see, and how many requests took the fast path; a number is a pause."""
     service, network, state = make(), Network(), ServerState()
     application = service.application()
     config = uvicorn.Config(application, interface="asgi3", ws="none", log_config=None, proxy_headers=False)
@@ -121,49 +115,44 @@ async def outcome(make: Callable[[], Service], steps: Sequence[Act | float], *, 
     path = Counted(application.events)
     connection.access_log, connection.limit = False, ConnectionLimit(8)
     connection.events = path if fast else None
-    found = Outcome()
+    seen: list[Any] = []
     with capture_logs() as logs:
         connection.connection_made(network)
-        for step in steps:
+        for step in (*steps, "open the inbox", "lose"):
             if isinstance(step, float):
-                await anyio.sleep(step)
-            else:
-                step(connection, network, service)
+                await asyncio.sleep(step)
+            elif isinstance(step, str):
+                act(step, connection, network, service)
+            elif step and connection.parser is not None:
+                connection.data_received(step)
             await settle()
-            found.sent.append((network.sent, network.is_closing(), network.is_paused))
-        service.inbox.gate.set()
-        await settle()
-        lose(connection, network, service)
-        await settle()
+            seen.append((network.sent, network.closed, network.paused))
     assert not state.tasks
-    found.sent.append((network.sent, network.is_closing(), network.is_paused))
-    found.taken, found.kept, found.memory = service.inbox.taken, service.inbox.kept, service.memory.used
-    found.broken = [str(error) for error in service.broken]
-    lines = generate_latest(service.metrics.registry).splitlines()
-    found.metrics, found.logs = [line for line in lines if line.startswith(b"sfn_")], logs
-    found.total = state.total_requests
-    return found, path.count
+    seen += [service.inbox.taken, service.inbox.kept, service.memory.used, state.total_requests, logs]
+    seen += [str(error) for error in service.broken]
+    seen += [line for line in generate_latest(service.metrics.registry).splitlines() if line.startswith(b"sfn_")]
+    return [network.sent, *seen], path.count
 
 
-async def compare(steps: Sequence[Act | float | bytes], make: Callable[[], Service] = Service) -> tuple[bytes, int]:
+def compare(steps: Sequence[Step], make: Callable[[], Service] = Service) -> tuple[bytes, int]:
     """Take steps with and without the fast path; return what was sent, and how many requests took the fast path."""
-    acts = [feed(step) if isinstance(step, bytes) else step for step in steps]
-    expected, none = await outcome(make, acts, fast=False)
-    found, count = await outcome(make, acts, fast=True)
-    assert found == expected, steps
-    assert none == 0
-    return found.sent[-1][0], count
+    found = []
+    for is_fast in (False, True):
+        with closing(SimulatedLoop()) as loop:
+            found.append(loop.run_until_complete(outcome(make, steps, fast=is_fast)))
+    (expected, _), (seen, count) = found
+    assert seen == expected, steps
+    return seen[0], count
 
 
-def test_fast_path_is_tested_with_the_installed_uvicorn() -> None:
-    assert uvicorn.__version__ == VERIFIED_UVICORN
-
-
-def test_another_uvicorn_has_no_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fast_path_is_off_for_another_version_than_the_installed_one(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service()
-    assert HttpServer(service.application(), events=service.ingest()).has_fast_path
-    monkeypatch.setattr(uvicorn, "__version__", "0.55.0")
-    assert not HttpServer(service.application(), events=service.ingest()).has_fast_path
+    with capture_logs() as logs:
+        HttpServer(service.application(), events=service.ingest())
+        assert (logs, uvicorn.__version__) == ([], VERIFIED_UVICORN)
+        monkeypatch.setattr(uvicorn, "__version__", "0.55.0")
+        HttpServer(service.application(), events=service.ingest())
+    assert [(entry["event"], entry["uvicorn"]) for entry in logs] == [("fast path for events is off", "0.55.0")]
 
 
 # Single requests: each value of a dimension with each value of each other one.
@@ -197,179 +186,124 @@ DIMENSIONS: dict[str, list[Any]] = {
 PLAIN = {name: values[0] for name, values in DIMENSIONS.items()}
 
 
-def framed(framing: str, body: bytes) -> tuple[list[str], bytes]:
-    length = f"Content-Length: {len(body)}"
-    match framing:
-        case "chunked" | "both":
-            encoding = "Transfer-Encoding: chunked"
-            return [encoding, length] if framing == "both" else [encoding], chunk(body) * bool(body) + b"0\r\n\r\n"
-        case "none":
-            return [], body
-        case "negative" | "words":
-            return [f"Content-Length: {-len(body) if framing == 'negative' else 'ten'}"], body
-        case "short" | "long":
-            return [f"Content-Length: {max(0, len(body) + (3 if framing == 'long' else -3))}"], body
-        case _:
-            return [length] * (1 + (framing == "twice")), body
-
-
 def assembled(case: dict[str, Any]) -> bytes:
-    fields, body = framed(case["framing"], case["body"])
-    line = f"{case['method']} {case['target']} {case['version']}"
-    return (
-        "\r\n".join([line, "Host: sfn", *case["credentials"], *case["fields"], *fields, "", ""]).encode("latin-1")
-        + body
-    )
-
-
-def pairs() -> Iterator[dict[str, Any]]:
-    for one, other in combinations(DIMENSIONS, 2):
-        for values in product(DIMENSIONS[one], DIMENSIONS[other]):
-            yield PLAIN | dict(zip((one, other), values, strict=True))
+    framing, body = str(case["framing"]), bytes(case["body"])
+    size = len(body)
+    length = {"negative": -1, "words": "ten", "short": max(0, size - 3), "long": size + 3}.get(framing, size)
+    fields = [f"Content-Length: {length}"] * {"chunked": 0, "none": 0, "twice": 2}.get(framing, 1)
+    if framing in {"chunked", "both"}:
+        fields, body = ["Transfer-Encoding: chunked", *fields], (chunk(body) if body else b"") + b"0\r\n\r\n"
+    lines = [f"{case['method']} {case['target']} {case['version']}", "Host: sfn", *case["credentials"], *case["fields"]]
+    return "\r\n".join([*lines, *fields, "", ""]).encode("latin-1") + body
 
 
 @pytest.mark.slow
-async def test_every_pair_of_unusual_properties_has_the_same_outcome() -> None:
-    pipelined = request(body=EVENT.replace(b"e1", b"e9"))
-    counts = [(await compare([assembled(case) + pipelined]))[1] for case in pairs()]
+def test_every_pair_of_unusual_properties_has_the_same_outcome() -> None:
+    pipelined, counts = request(body=EVENT.replace(b"e1", b"e9")), []
+    for one, other in combinations(DIMENSIONS, 2):
+        for values in product(DIMENSIONS[one], DIMENSIONS[other]):
+            case = PLAIN | dict(zip((one, other), values, strict=True))
+            counts.append(compare([assembled(case) + pipelined])[1])
     assert len(counts) > 2_000
     assert sum(counts) > 500
 
 
-NOT_PLAIN = {
-    "method": DIMENSIONS["method"][1:],
-    "target": DIMENSIONS["target"][1:],
-    "version": DIMENSIONS["version"][1:],
-    "fields": [["Connection: close"], ["Expect: 100-continue"], ["No colon"]],
-    "framing": ["chunked", "both", "none", "negative", "words"],
-}
-
-
-async def test_only_plain_requests_take_the_fast_path() -> None:
-    assert (await compare([assembled(PLAIN)]))[1] == 1
-    for name, values in NOT_PLAIN.items():
+def test_only_plain_requests_take_the_fast_path() -> None:
+    assert compare([assembled(PLAIN)])[1] == 1
+    unusual = {name: DIMENSIONS[name][1:] for name in ("method", "target", "version")}
+    unusual["fields"] = [["Connection: close"], ["Expect: 100-continue"], ["No colon"]]
+    unusual["framing"] = ["chunked", "both", "none", "negative", "words"]
+    for name, values in unusual.items():
         for value in values:
-            assert (await compare([assembled(PLAIN | {name: value})]))[1] == 0, value
+            assert compare([assembled(PLAIN | {name: value})])[1] == 0, value
 
 
 # Data in parts.
-async def test_request_in_two_parts_has_the_same_outcome_wherever_it_is_split() -> None:
+def test_request_in_two_parts_has_the_same_outcome_wherever_it_is_split() -> None:
     sent = request("Content-Type: application/json", body=EVENT)
     for at in range(1, len(sent)):
-        assert (await compare([sent[:at], sent[at:]]))[1] == 1
-    assert (await compare([sent[at : at + 1] for at in range(len(sent))]))[1] == 1
+        assert compare([sent[:at], sent[at:]])[1] == 1
+    assert compare([sent[at : at + 1] for at in range(len(sent))])[1] == 1
 
 
-async def test_pipelined_requests_have_the_same_outcome_wherever_they_are_split() -> None:
+def test_pipelined_requests_have_the_same_outcome_wherever_they_are_split() -> None:
     plain, health = request(body=EVENT), b"GET /livez HTTP/1.1\r\nHost: sfn\r\n\r\n"
     for sent in (plain + health + plain, health + plain, plain + request("Connection: close", body=b"{") + plain):
         for at in range(0, len(sent), 7):
-            await compare([sent[:at], sent[at:]])
+            compare([sent[:at], sent[at:]])
 
 
 @pytest.mark.parametrize("size", [9_000, 1 << 20], ids=["in parts", "at once"])
-async def test_body_above_the_high_water_mark_has_the_same_outcome(size: int) -> None:
+def test_body_above_the_high_water_mark_has_the_same_outcome(size: int) -> None:
     body = b"[" + b",".join(EVENT.replace(b"e1", b"%d" % number) for number in range(900)) + b"]"
     sent = request(body=body)
-    steps = [sent[at : at + size] for at in range(0, len(sent), size)]
-    answer, count = await compare(steps, lambda: Service(limit=1 << 20))
+    answer, count = compare([sent[at : at + size] for at in range(0, len(sent), size)], lambda: Service(limit=1 << 20))
     assert answer.startswith(b"HTTP/1.1 202")
     assert count == 1
 
 
 # What happens to a connection meanwhile.
-def close_gate(_connection: ServerConnection, _network: Network, service: Service) -> None:
-    service.inbox.gate = anyio.Event()
-
-
-def open_gate(_connection: ServerConnection, _network: Network, service: Service) -> None:
-    service.inbox.gate.set()
-
-
-def drain(connection: ServerConnection, _network: Network, service: Service) -> None:
-    service.readiness.drain()
-    connection.end()
-
-
-EVENTS: dict[str, Act] = {
-    "nothing": lambda _connection, _network, _service: None,
-    "lost": lose,
-    "end of file": lambda connection, network, _service: connection.eof_received() or network.close(),
-    "shutdown": lambda connection, _network, _service: connection.shutdown(),
-    "drain": drain,
-    "writing paused": lambda connection, _network, _service: connection.pause_writing(),
-    "another request": feed(request(body=EVENT.replace(b"e1", b"e2"))),
-    "nonsense": feed(b"\0nonsense\r\n\r\n"),
-    "part of a head": feed(b"POST /v1/ev"),
-}
-
-
-@pytest.mark.parametrize("event", EVENTS)
-@pytest.mark.parametrize("moment", ["before", "in the head", "in the body", "in the inbox", "after"])
-async def test_event_of_a_connection_has_the_same_outcome(event: str, moment: str) -> None:
-    sent = request(body=EVENT)
-    at = {"before": 0, "in the head": 30, "in the body": len(sent) - 5}.get(moment, len(sent))
-    steps: list[Act | float | bytes] = [sent[:at], EVENTS[event], sent[at:]]
-    if moment == "in the inbox":
-        steps = [close_gate, *steps, open_gate]
-    steps.append(lambda connection, _network, _service: connection.resume_writing())
-    await compare([*steps, request(body=EVENT.replace(b"e1", b"e3"))])
+@pytest.mark.parametrize(
+    "event",
+    [
+        *("nothing", "lose", "close", "shut down", "drain", "pause writing"),
+        *(request(body=EVENT.replace(b"e1", b"e2")), b"\0nonsense\r\n\r\n", b"POST /v1/ev"),
+    ],
+)
+@pytest.mark.parametrize("at", [0, 30, 120, 1_000])
+@pytest.mark.parametrize("first", ["nothing", "close the inbox"])
+def test_event_of_a_connection_has_the_same_outcome(event: Step, at: int, first: str) -> None:
+    sent, later = request(body=EVENT), request(body=EVENT.replace(b"e1", b"e3"))
+    compare([first, sent[:at], event, sent[at:], "open the inbox", "resume writing", later])
 
 
 @pytest.mark.parametrize("head", [1, 60, 125], ids=["line", "fields", "body"])
 @pytest.mark.parametrize("earlier", [b"", request(body=EVENT)], ids=["first", "second"])
-async def test_slow_client_has_the_same_outcome(monkeypatch: pytest.MonkeyPatch, head: int, earlier: bytes) -> None:
+def test_slow_client_has_the_same_outcome(monkeypatch: pytest.MonkeyPatch, head: int, earlier: bytes) -> None:
     monkeypatch.setattr(ServerConnection, "head_timeout", SOON)
     sent = request(body=EVENT.replace(b"e1", b"e2"))
-    steps = [*([earlier] if earlier else []), sent[:head], SOON / 2, sent[head : head + 1], 2 * SOON, sent[head + 1 :]]
-    answer, _ = await compare(steps, lambda: Service(deadline=SOON))
+    steps: list[Step] = [earlier, sent[:head], SOON / 2, sent[head : head + 1], 2 * SOON, sent[head + 1 :]]
+    answer, _ = compare(steps, lambda: Service(deadline=SOON))
     assert b"HTTP/1.1 408" in answer
 
 
-async def test_head_that_began_before_a_response_has_the_same_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_head_that_began_before_a_response_has_the_same_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ServerConnection, "head_timeout", SOON)
     sent = request(body=EVENT)
-    answer, count = await compare([close_gate, sent + sent[:30], open_gate, 3 * SOON])
+    answer, count = compare(["close the inbox", sent + sent[:30], "open the inbox", 3 * SOON])
     assert (answer.count(b"HTTP/1.1 202"), answer.count(b"HTTP/1.1 408"), count) == (1, 1, 1)
 
 
-async def test_idle_connection_is_closed_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_connection_is_closed_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ServerConnection, "keep_alive_timeout", 4 * SOON)
     sent = request(body=EVENT)
-    await compare([sent, 3 * SOON, sent, 3 * SOON, 2 * SOON])
+    compare([sent, 3 * SOON, sent, 3 * SOON, 2 * SOON])
     monkeypatch.setattr(ServerConnection, "head_timeout", 2 * SOON)
-    await compare([sent, 3 * SOON, sent[:9], 3 * SOON])
+    compare([sent, 3 * SOON, sent[:9], 3 * SOON])
 
 
 # Other senders and states.
-def open_service(memory: int) -> Callable[[], Service]:
-    return lambda: Service(senders=Senders(Keyring({}), {}, ETL), memory=BodyMemory(memory))
+def service(failure: BaseException | None = None, **more: Any) -> Service:  # noqa: ANN401 - arguments of `Service`
+    made = Service(**more)
+    made.inbox.failure = failure  # type: ignore[assignment]
+    return made
 
 
-def failing(error: Exception) -> Callable[[], Service]:
-    def make() -> Service:
-        service = Service()
-        service.inbox.failure = error
-        return service
-
-    return make
-
-
-def limited() -> Service:
+def limited() -> Senders:
     keyring = Keyring({"senders.etl": PartyTokens({"main": TOKEN})})
-    return Service(senders=Senders(keyring, {"senders.etl": ETL}, rates={"etl": 10}, monotonic=lambda: 0.0))
+    return Senders(keyring, {"senders.etl": ETL}, rates={"etl": 10}, monotonic=lambda: 0.0)
 
 
 SERVICES: dict[str, Callable[[], Service]] = {
-    "open": open_service(1 << 20),
-    "open, without memory": open_service(50),
-    "signed": lambda: Service(senders=signers()),
-    "rate limit": limited,
-    "event-only": lambda: Service(told=frozenset({"prod"})),
-    "unavailable": failing(Transient("db", scope=ErrorScope.INBOX, expected="a", found="b", retry_after=2.2)),
-    "fatal": failing(FatalError("db", expected="a", found="b")),
-    "defect": failing(ZeroDivisionError("a defect")),
-    "cancelled": failing(asyncio.CancelledError()),  # type: ignore[arg-type]
+    "open": lambda: service(senders=Senders(Keyring({}), {}, ETL)),
+    "without memory": lambda: service(senders=Senders(Keyring({}), {}, ETL), memory=BodyMemory(50)),
+    "signed": lambda: service(senders=signers()),
+    "rate limit": lambda: service(senders=limited()),
+    "event-only": lambda: service(told=frozenset({"prod"})),
+    "unavailable": lambda: service(Transient("", scope=ErrorScope.INBOX, expected="", found="", retry_after=2.2)),
+    "fatal": lambda: service(FatalError("db", expected="a", found="b")),
+    "defect": lambda: service(ZeroDivisionError("a defect")),
+    "cancelled": lambda: service(asyncio.CancelledError()),
 }
 REQUESTS = {
     "token": request(body=EVENT),
@@ -385,6 +319,6 @@ REQUESTS = {
 
 @pytest.mark.parametrize("state", SERVICES)
 @pytest.mark.parametrize("kind", REQUESTS)
-async def test_each_sender_and_each_failure_has_the_same_outcome(state: str, kind: str) -> None:
+def test_each_sender_and_each_failure_has_the_same_outcome(state: str, kind: str) -> None:
     sent = REQUESTS[kind]
-    await compare([sent, sent, sent[:-4], sent[-4:]], SERVICES[state])
+    compare([sent, sent, sent[:-4], sent[-4:]], SERVICES[state])

@@ -151,7 +151,7 @@ _WRONG: Final = re.compile(r"Expected `([^`]+)`(?: of length ([<>]=) (\d+)| (mat
 def convert_object(
     content: Mapping[str, object], kind: type[_StructT], at: str, choices: Sequence[str], *, status: int = 422
 ) -> _StructT:
-    """Return an object as a struct, the fields of which define what is valid.
+    """Return an object as a struct; the types of its fields define what is valid.
 
     Args:
         content: the object.
@@ -173,12 +173,9 @@ def _invalid_object(
     message: str, content: Mapping[str, object], at: str, choices: Sequence[str], status: int
 ) -> Rejected:
     """Return the rejection for a message such as "Expected `str`, got `int` - at `$.namespace[1]`"."""
-    if " - at `$" in message:
-        message, _, path = message.rpartition(" - at `$")
-    else:
-        path = ""
+    message, *path = message.rsplit(" - at `$", maxsplit=1)
     value: Any = content
-    for key in re.findall(r"[^.\[\]`]+", path):
+    for key in re.findall(r"[^.\[\]`]+", "".join(path)):
         at, value = f"{at}/{key}", value[int(key) if isinstance(value, list | tuple) else key]
     if (missing := _MISSING.fullmatch(message)) is not None:
         return field_error(at, missing[1], "a value", "none", status=status)
@@ -194,7 +191,7 @@ def _invalid_object(
         elif pattern is not None:
             expected += " in the form that /openapi.json describes"
         else:
-            found = "another number" if kinds == "int" and isinstance(value, int) else json_kind(value)
+            found = json_kind(value)
     return Rejected(at, status=status, expected=expected, found=found)
 
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 import msgspec
+from msgspec import Meta
 
 from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import TableIdentifier
@@ -45,11 +46,11 @@ _TIMESTAMP: Final = (
 )
 
 Namespace: TypeAlias = Annotated[
-    Annotated[tuple[Text, ...], msgspec.Meta(max_length=MAX_LEVELS)]
+    Annotated[tuple[Text, ...], Meta(max_length=MAX_LEVELS)]
     # The text has no `pattern` but in the schema, and `_table` checks its levels: msgspec 0.22 corrupts memory when it
     # frees a union of an array and a text with a pattern.
-    | Annotated[str, msgspec.Meta(min_length=1, extra_json_schema={"pattern": _DOTTED})],
-    msgspec.Meta(description="levels as an array, or joined by dots if no level contains a dot"),
+    | Annotated[str, Meta(min_length=1, extra_json_schema={"pattern": _DOTTED})],
+    Meta(description="levels as an array, or joined by dots if no level contains a dot"),
 ]
 
 
@@ -63,38 +64,27 @@ class NativeIdentifier(msgspec.Struct, frozen=True):
 class NativeEvent(NativeIdentifier, frozen=True):
     """An event of one table."""
 
-    operation: Operation | None = OPERATIONS[0]  # type: ignore[assignment]
-    destination: Annotated[
-        NativeIdentifier | None, msgspec.Meta(description="the new name; only with the operation rename")
-    ] = None
-    purge: Annotated[
-        bool | None, msgspec.Meta(description="the files are deleted, too; only with the operation drop")
-    ] = None
-    catalog: Annotated[Text | None, msgspec.Meta(description="required if the sender has several catalogs")] = None
-    event_id: Annotated[
-        Text | None, msgspec.Meta(description="an event with an id that this sender used before is a duplicate")
-    ] = None
-    table_uuid: Annotated[Text | None, msgspec.Meta(description="identifies the table in an event-only catalog")] = None
+    operation: Operation | None = "commit"
+    destination: Annotated[NativeIdentifier | None, Meta(description="only with the operation rename")] = None
+    purge: Annotated[bool | None, Meta(description="the files are deleted, too; only with the operation drop")] = None
+    catalog: Annotated[Text | None, Meta(description="required if the sender has several catalogs")] = None
+    event_id: Annotated[Text | None, Meta(description="events of one sender with the same id are duplicates")] = None
+    table_uuid: Annotated[Text | None, Meta(description="identifies the table in an event-only catalog")] = None
     metadata_location: Annotated[
-        Location | None,
-        msgspec.Meta(
-            description="the new metadata file; required for event-only catalogs, except for a drop or a rename"
-        ),
+        Location | None, Meta(description="an event-only catalog needs it, unless it is a drop or a rename")
     ] = None
     ref: Text | None = None
-    occurred_at: Annotated[str, msgspec.Meta(pattern=_TIMESTAMP, extra_json_schema={"format": "date-time"})] | None = (
-        None
-    )
+    occurred_at: Annotated[str, Meta(pattern=_TIMESTAMP, extra_json_schema={"format": "date-time"})] | None = None
 
 
-_Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)]
-_Location: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_LOCATION)]
+_Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
+_Location: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_LOCATION)]
 
 
 class _PlainEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The most frequent event: a commit with these fields alone. No other format has exactly these."""
 
-    namespace: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=MAX_LEVELS)]
+    namespace: Annotated[tuple[_Name, ...], Meta(max_length=MAX_LEVELS)]
     name: _Name
     event_id: _Name | None = None
     metadata_location: _Location | None = None

@@ -155,8 +155,7 @@ class IngestService:
             FatalError: the inbox can't be trusted any more.
         """
         try:
-            if is_signed:
-                request = signed_parts(request, self._event_only)
+            request = signed_parts(request, self._event_only) if is_signed else request
             decoded = self._filter.decode(request)
         except Rejected as refusal:
             log_rejected(refusal, request.sender)
@@ -407,8 +406,7 @@ class EventsEndpoint:
             return self._unauthorized(response_format, head)
         if not isinstance(sender, Sender):
             return await self._answer_signed(response_format, head, receive, arrived, sender)
-        is_open = self._senders.is_open(sender)
-        if head.is_from_a_page and is_open:
+        if (is_open := self._senders.is_open(sender)) and head.is_from_a_page:
             return self._reject(response_format, head, 403, _NO_PAGES)
         if (wait := self._senders.seconds_to_wait(sender)) is not None:
             return self._too_many(response_format, sender, wait)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -37,7 +37,6 @@ _FAILURES: Final = {
 }
 """Errors of all routes for events."""
 RETRY_AFTER: Final = {"Retry-After": {"description": "seconds", "schema": {"type": "integer", "minimum": 1}}}
-_WITH_RETRY_AFTER: Final = frozenset({"429", "503"})
 
 
 def error_response(description: str, **headers: dict[str, Any]) -> dict[str, Any]:
@@ -48,6 +47,13 @@ def error_response(description: str, **headers: dict[str, Any]) -> dict[str, Any
 
 def _iceberg_error(description: str, **headers: dict[str, Any]) -> dict[str, Any]:
     return {**error_response(description, **headers), "content": _json(_ICEBERG_ERROR)}
+
+
+def _errors(response: Callable[..., dict[str, Any]], errors: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        status: response(description, **(RETRY_AFTER if status in {"429", "503"} else {}))
+        for status, description in {**_FAILURES, **errors}.items()
+    }
 
 
 def _json(schema: Mapping[str, Any], **more: object) -> dict[str, Any]:
@@ -116,19 +122,16 @@ _SEND_EVENTS: Final[dict[str, Any]] = {
     },
     "responses": {
         "202": {"description": "stored on disk", "content": _json(_ACCEPTED)},
-        **{
-            status: error_response(description, **(RETRY_AFTER if status in _WITH_RETRY_AFTER else {}))
-            for status, description in {
-                **_FAILURES,
+        **_errors(
+            error_response,
+            {
                 "400": "not JSON",
                 "405": "another method than POST or OPTIONS",
-                "413": "too large. Unless the request is signed, the sender's catalogs are swept, except event-only "
-                "ones.",
-                "415": "no known event format, or not the sender's format; or compressed, with the same sweep as for "
-                "413",
+                "413": "too large. Unless the request is signed, its sender's catalogs are swept, not event-only ones.",
+                "415": "no known event format, or not the sender's; or compressed, with the same sweep as for 413",
                 "422": "a known format with a wrong field, named in `errors`",
-            }.items()
-        },
+            },
+        ),
     },
 }
 
@@ -208,18 +211,17 @@ _SEND_NOTIFICATION: Final[dict[str, Any]] = {
     },
     "responses": {
         "204": {"description": "stored on disk, or ignored"},
-        **{
-            status: _iceberg_error(description, **(RETRY_AFTER if status in _WITH_RETRY_AFTER else {}))
-            for status, description in {
-                **_FAILURES,
+        **_errors(
+            _iceberg_error,
+            {
                 "400": "not JSON, a wrong field, or a path that names no table. Or a signed notification of an "
                 "event-only catalog: the signature does not cover the path.",
                 "404": "the sender has no catalog of that name",
                 "405": "another method than POST",
                 "413": "too large. Unless the request is signed, the table is checked anyway.",
                 "415": "compressed. Unless the request is signed, the table is checked anyway.",
-            }.items()
-        },
+            },
+        ),
     },
 }
 

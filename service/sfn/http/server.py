@@ -23,7 +23,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from sfn.concurrency import WatchedFiles, unreadable_file_error
 from sfn.errors import FatalError
 from sfn.http import responses
-from sfn.http.body import AsgiApplication, Receive
+from sfn.http.body import AsgiApplication
 from sfn.http.ingest import EVENTS_PATH, EventsEndpoint, RequestHead, read_head
 from sfn.limits import connections_per_listener
 from sfn.telemetry.logs import LogThrottle
@@ -457,11 +457,6 @@ class ServerConnection(HttpToolsProtocol):
             and self._answered()
         )
 
-    def start_cycle(self, cycle: RequestResponseCycle, application: Any) -> None:  # noqa: ANN401 - uvicorn's own type
-        """Start the only pending response."""
-        self.cycle = cycle
-        self._start_asgi_task(cycle, application)
-
     def complete_fast(self, cycle: RequestResponseCycle, response: bytes) -> None:
         """Send a whole response and keep the connection, without a timer for each response."""
         # `self.cycle` may be a pipelined request's already.
@@ -571,7 +566,7 @@ class FastPath:
         head = read_head("POST", EVENTS_PATH, connection.headers, connection.client)
         if head.length is None:
             return False
-        cycle = RequestResponseCycle(
+        connection.cycle = cycle = RequestResponseCycle(
             scope=self._SCOPE,  # type: ignore[arg-type]
             transport=connection.transport,
             flow=connection.flow,
@@ -584,31 +579,38 @@ class FastPath:
             keep_alive=True,
             on_response=connection.on_response_complete,
         )
-        connection.start_cycle(cycle, partial(self._respond, connection, head, cycle))
+        respond: Any = partial(self._respond, connection, head, cycle)
+        connection._start_asgi_task(cycle, respond)  # noqa: SLF001 - uvicorn's own way to start a response
         return True
 
     async def _respond(
         self,
         connection: ServerConnection,
         head: RequestHead,
-        cycle: RequestResponseCycle,
-        _scope: object,
-        receive: Receive,
-        send: responses.Send,
+        cycle: Any,  # noqa: ANN401 - uvicorn's types of ASGI are others
+        *_: object,
     ) -> None:
         arrived = None if cycle.more_body else bytes(cycle.body)
-        answer = await self._endpoint.answer(responses.NATIVE, head, receive, arrived)
+        answer = await self._endpoint.answer(responses.NATIVE, head, cycle.receive, arrived)
         if answer is None:
             return
         if not answer.encoded or not cycle.keep_alive or cycle.disconnected or cycle.flow.write_paused:
-            await responses.send_response(send, answer)
+            await responses.send_response(cycle.send, answer)
             return
         if cycle.default_headers is not self._default_fields:
             # uvicorn replaces the list when the value of `Date` changes.
             self._default_fields = cycle.default_headers
-            fields = [b"%b: %b\r\n" % field for field in cycle.default_headers]
+            fields = (b"%b: %b\r\n" % field for field in cycle.default_headers)
             self._start_of_accepted = b"".join([STATUS_LINE[HTTPStatus.ACCEPTED], *fields])
         connection.complete_fast(cycle, self._start_of_accepted + answer.encoded)
+
+
+def _fast_path(endpoint: EventsEndpoint) -> FastPath | None:
+    """Return the fast path; None for a version of uvicorn with which it is not tested."""
+    if uvicorn.__version__ == VERIFIED_UVICORN:
+        return FastPath(endpoint)
+    _log.warning("fast path for events is off", uvicorn=uvicorn.__version__, remedy=f"install {VERIFIED_UVICORN}")
+    return None
 
 
 class HttpServer(uvicorn.Server):
@@ -658,13 +660,8 @@ class HttpServer(uvicorn.Server):
         self.up = anyio.Event()
         self._certificate = certificate
         self._limit = ConnectionLimit(connections_per_listener(1) if max_connections is None else max_connections)
-        self._events = None if events is None or uvicorn.__version__ != VERIFIED_UVICORN else FastPath(events)
+        self._events = None if events is None else _fast_path(events)
         self._is_draining = False
-
-    @property
-    def has_fast_path(self) -> bool:
-        """Return whether plain events take the fast path."""
-        return self._events is not None
 
     def drain(self) -> None:
         """Close each connection after its next response, so that clients reconnect to another process."""
