@@ -23,6 +23,8 @@ DENIALS = "tests/unit/test_storage_denials.py"
 WAITS = "tests/promises/test_inbox_claims.py"
 BRAKE = "tests/promises/test_inbox_drop_limit.py"
 DROP_LIMIT = "tests/simulation/test_drop_limit.py"
+REPORTED_BY_ALL = "tests/promises/test_inbox_reported_tables.py"
+REPORTED = "tests/unit/test_inbox_reported_tables.py"
 SPELLED = "tests/unit/test_publish_spellings.py"
 CLAIMS = "tests/promises/test_inbox_claims.py"
 
@@ -37,20 +39,32 @@ TABLE = (
     Mutant(
         "01-later-told-is-newer",
         1,
-        f"{EVENT_ONLY}::test_a_late_event_does_not_lead_back[by number]",
-        "assert stage.pointer() == third.metadata_location",
+        f"{REPORTED}::test_greatest_version_counts_in_any_order[numbers1-u]",
+        "assert Names(*[commit(number, uuid) for number in numbers]).now()",
     ),
     Mutant(
         "01-commit-of-another-table-is-its-birth",
         1,
-        f"{EVENT_ONLY}::test_a_commit_of_another_table_takes_no_name",
-        'assert (document["state"], document["guid"]) == ("current", second.uuid)',
+        f"{REPORTED}::test_another_table_takes_the_name_by_an_origin_alone[create]",
+        'assert names.now() == ("u", (pointer(5),))',
     ),
     Mutant(
         "01-end-is-forgotten-by-its-birth",
         1,
         f"{EVENT_ONLY}::test_an_end_that_overtakes_its_tables_birth_still_ends_it",
         'assert not stage.said("current")',
+    ),
+    Mutant(
+        "01-late-file-of-another-table-counts",
+        1,
+        f"{EVENT_ONLY}::test_a_commit_of_another_table_takes_no_name",
+        'assert (document["state"], document["guid"]) == ("current", second.uuid)',
+    ),
+    Mutant(
+        "01-lost-inbox-leads-back",
+        1,
+        f"{PUBLISH_TOLD}::test_a_lost_inbox_is_no_way_back_behind_what_lies_there",
+        'assert after.document(A)["metadata_file_path"] == newest.metadata_location',
     ),
     Mutant(
         "02-hint-resets-the-retry",
@@ -119,10 +133,10 @@ TABLE = (
         broken("moved back: name"),
     ),
     Mutant(
-        "04-told-before-the-tag",
+        "04-publish-forgets-what-was-reported",
         4,
-        f"{PUBLISH_TOLD}::test_the_answer_is_what_was_told_by_now",
-        'assert line.document(A)["metadata_file_path"] == second.metadata_location',
+        f"{REPORTED_BY_ALL}::test_event_during_a_publish_is_not_lost[asyncio-memory]",
+        'assert await now(ground) == ("u1", (pointer(3),))',
     ),
     Mutant(
         "05-memory-may-skip",

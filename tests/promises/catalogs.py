@@ -18,7 +18,7 @@ from pyiceberg.types import LongType, NestedField
 from sqlalchemy import text
 from yarl import URL
 
-from sfn.catalogs import Catalog, SkipNamespace, UnlistedNamespace
+from sfn.catalogs import Catalog
 from sfn.catalogs.event_sourced import EventCatalog
 from sfn.catalogs.memory import MemoryCatalog
 from sfn.catalogs.pyiceberg import PyIcebergCatalog, PyIcebergSettings
@@ -26,10 +26,8 @@ from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.catalogs.rest.settings import RestSettings
 from sfn.clock import SystemClock
 from sfn.demo.environment import RestCatalogServer
-from sfn.domain.catalog_answer import LoadResult
-from sfn.domain.events import EventHistory, Notification, TableOrigin
+from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import Table, TableIdentifier
-from sfn.inbox import TableIndex
 from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig
 from sfn.storage.memory import MemoryStore
@@ -343,8 +341,9 @@ class ToldWorld:
         self._truth = MemoryCatalog("lake")
         self._store = MemoryStore()
         self.inbox = MemoryInbox(InboxConfig(event_only_catalogs=frozenset({"lake"})), SystemClock())
-        self.adapter = EventCatalog("lake", "ours", self._store.read_range, ("file:///warehouse",))
-        self.catalog: Catalog = Remembered(self.inbox, self.adapter)
+        reported = self.inbox.reported_tables
+        self.adapter = EventCatalog("lake", "ours", self._store.read_range, ("file:///warehouse",), reported)
+        self.catalog: Catalog = self.adapter
         self.space = space
         self._truth.create_namespace(self.space)
 
@@ -386,21 +385,3 @@ class ToldWorld:
     ) -> None:
         self._store.files[table.metadata_location] = metadata(table, **more)
         await self.inbox.put([Notification(name, min_metadata_location=table.metadata_location, origin=birth)])
-
-
-class Remembered:
-    """A catalog that is given what an inbox was told, as a publish does."""
-
-    def __init__(self, inbox: TableIndex, catalog: Catalog) -> None:
-        self._inbox, self._catalog = inbox, catalog
-
-    async def load(
-        self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
-    ) -> LoadResult:
-        return await self._catalog.load(table, known_etag, await self._inbox.event_history(table))
-
-    async def is_listed(self, table: TableIdentifier) -> bool:
-        return await self._catalog.is_listed(table)
-
-    def tables(self, skip: SkipNamespace | None = None) -> AsyncGenerator[TableIdentifier | UnlistedNamespace]:
-        return self._catalog.tables(skip)

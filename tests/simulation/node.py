@@ -161,7 +161,9 @@ class Node:
         self.gateway = service.gateway(self)
         self.stop = anyio.Event()
         store = SimulatedStore(self)
-        told = EventCatalog(service.truth.name, service.truth.catalog_id, store.read_range, (LAKE,))
+        told = EventCatalog(
+            service.truth.name, service.truth.catalog_id, store.read_range, (LAKE,), self.inbox.reported_tables
+        )
         source = ConnectedCatalog(told if service.policy.event_only else SimulatedCatalog(self), service.policy)
         self.worker = Worker(
             WorkerInbox(self.inbox, self.inbox, self.inbox, self.inbox),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sfn.catalogs import SkipNamespace, UnlistedNamespace
 from sfn.domain.catalog_answer import Loaded, LoadResult, NotModified
-from sfn.domain.events import EventHistory, InboxMessage, PutResult
+from sfn.domain.events import InboxMessage, PutResult, TableReport
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Outcome, StoredObject
 from sfn.errors import ErrorScope, ExternalError, OutcomeUnknown, Permanent, Transient
@@ -93,8 +93,8 @@ class SimulatedInbox:
     async def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
         return await self._node.transact("carrying", lambda: self._ledger.table_index.with_uuid(catalog, uuid))
 
-    async def event_history(self, table: TableIdentifier) -> EventHistory | None:
-        return await self._node.transact("told", lambda: self._ledger.event_history(table))
+    async def reported_tables(self, table: TableIdentifier) -> tuple[TableReport, ...]:
+        return await self._node.transact("told", lambda: self._ledger.reported_tables(table))
 
     async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
         return await self._node.transact("neighbours", lambda: self._ledger.at_location(table, location))
@@ -114,9 +114,7 @@ class SimulatedCatalog:
     def __init__(self, node: Node) -> None:
         self._node, self._truth = node, node.service.truth
 
-    async def load(
-        self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
-    ) -> LoadResult:
+    async def load(self, table: TableIdentifier, known_etag: str | None) -> LoadResult:
         found = await self._answer(f"load {table}", lambda at: self._truth.get(table, at))
         if not isinstance(found, Table):
             return found

@@ -24,7 +24,7 @@ from tests.promises import (
     test_inbox_drop_limit,
     test_inbox_intents,
     test_inbox_jobs,
-    test_inbox_reported_changes,
+    test_inbox_reported_tables,
 )
 from tests.promises.inboxes import TERMS, Ground
 from tests.simulation.database.inbox import Replica
@@ -49,7 +49,7 @@ OF_EACH = (
     test_inbox_drop_limit,
     test_inbox_intents,
     test_inbox_jobs,
-    test_inbox_reported_changes,
+    test_inbox_reported_tables,
 )
 
 MANY = {
@@ -57,7 +57,7 @@ MANY = {
     "test_short_lived_table_does_not_wait_behind_a_backlog",
     "test_large_release_does_not_block_notifications",
     "test_ten_thousand_notifications_are_one_job_with_the_newest_location",
-    "test_thousands_of_commits_are_reduced_to_the_newest",
+    "test_thousands_of_commits_are_one_location",
     "test_default_limit_is_ten_steps_or_one_percent",
 }
 """They are about more rows than any history has."""

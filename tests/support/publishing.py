@@ -17,10 +17,10 @@ from sfn.catalogs.event_sourced import EventCatalog
 from sfn.catalogs.memory import MemoryCatalog
 from sfn.catalogs.spelling import Spellings
 from sfn.domain.catalog_answer import LoadResult, NoSuchTable
-from sfn.domain.events import EventHistory, Notification, TableOrigin
+from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import Table, TableIdentifier
-from sfn.domain.jobs import Capacity, LeasedJob, Outcome, StoredObject
-from sfn.errors import ErrorScope, Transient
+from sfn.domain.jobs import Capacity, DeadLettered, DeadLetterReason, LeasedJob, Outcome, Retry, StoredObject
+from sfn.errors import ErrorScope, LocationRefused, Permanent, Transient
 from sfn.inbox.memory import MemoryInbox
 from sfn.publish.policy import Policy
 from sfn.publish.publish import Ports, publish
@@ -28,6 +28,7 @@ from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import ORDINAL, FileLayout, FileOwner, commit_ordinal
 from sfn.storage import PreconditionFailed
 from sfn.storage.memory import MemoryStore
+from sfn.worker.retry import RetryPolicy
 from tests.promises.inboxes import TERMS
 from tests.support.clock import HandClock
 
@@ -87,9 +88,7 @@ class CountingCatalog(MemoryCatalog):
             yield space
 
     @override
-    async def load(
-        self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
-    ) -> LoadResult:
+    async def load(self, table: TableIdentifier, known_etag: str | None) -> LoadResult:
         self.loads += 1
         return NoSuchTable() if table in self.hidden else await super().load(table, known_etag)
 
@@ -254,7 +253,7 @@ class ToldLine(Line):
         told = policy or Policy("c1", replica_lag=LAG, allowed_locations=(ALLOWED,))
         super().__init__(replace(told, is_swept=False, event_only=True))
         self.inbox = MemoryInbox(replace(TERMS, event_only_catalogs=frozenset({"prod"}), **terms), self.clock)
-        self.told = EventCatalog("prod", "c1", self.store.read_range, (ALLOWED,))
+        self.told = EventCatalog("prod", "c1", self.store.read_range, (ALLOWED,), self.inbox.reported_tables)
 
     def lay(self, table: Table) -> Table:
         """Write a table's metadata file."""
@@ -285,10 +284,25 @@ class ToldLine(Line):
 
     @override
     async def publish(self, claim: LeasedJob) -> None:
-        ports = Ports(self.inbox, self.inbox, self.told, self.store, self.clock)
-        outcome = await publish(claim, ports, self.policy, jitter=0)
+        outcome = await self._outcome(claim, Ports(self.inbox, self.inbox, self.told, self.store, self.clock))
         assert await self.inbox.settle(claim, outcome, self.clock.now())
         self.outcomes.append(outcome)
+
+    async def _outcome(self, claim: LeasedJob, ports: Ports) -> Outcome:
+        """What comes of a publish, also where the worker decides it."""
+        now = self.clock.now()
+        try:
+            return await publish(claim, ports, self.policy, jitter=0)
+        except Permanent as error:
+            refused = isinstance(error, LocationRefused)
+            reason = DeadLetterReason.LOCATION_REFUSED if refused else DeadLetterReason.PERMANENT
+            return DeadLettered(reason, str(error), recheck_at=now + self.policy.refresh_after)
+        except Transient as error:
+            retry = RetryPolicy(base=timedelta(minutes=1), cap=timedelta(hours=3))
+            at = retry.next_attempt(claim.attempt, claim.failing_since, now, 0)
+            if at is not None:
+                return Retry(at, str(error))
+            return DeadLettered(DeadLetterReason.EXHAUSTED, str(error), recheck_at=now + self.policy.refresh_after)
 
 
 DAY = timedelta(days=1).total_seconds()

@@ -12,7 +12,7 @@ from typing_extensions import override
 from sfn.catalogs import SkipNamespace, UnlistedNamespace
 from sfn.catalogs.memory import MemoryCatalog
 from sfn.domain.catalog_answer import LoadResult, NoSuchTable
-from sfn.domain.events import EventHistory, InboxMessage, Notification, PutResult
+from sfn.domain.events import InboxMessage, Notification, PutResult
 from sfn.domain.identifiers import CatalogName, JobKey, Table, TableIdentifier
 from sfn.domain.jobs import (
     Capacity,
@@ -202,9 +202,7 @@ class Slow(MemoryCatalog):
         self.before_load: Callable[[], object] = lambda: None
 
     @override
-    async def load(
-        self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
-    ) -> LoadResult:
+    async def load(self, table: TableIdentifier, known_etag: str | None) -> LoadResult:
         await anyio.sleep(0.003)
         self.before_load()
         self.fails_after -= 1

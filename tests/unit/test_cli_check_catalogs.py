@@ -26,7 +26,6 @@ from sfn.cli.check_catalogs import (
 from sfn.cli.check_config import CheckFinding, Severity
 from sfn.clock import SystemClock
 from sfn.domain.catalog_answer import LoadResult, NoSuchTable, VendedCredential
-from sfn.domain.events import EventHistory
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from sfn.publish.policy import OnDrop
@@ -65,9 +64,7 @@ class Known(MemoryCatalog):
         return "ours"
 
     @override
-    async def load(
-        self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
-    ) -> LoadResult:
+    async def load(self, table: TableIdentifier, known_etag: str | None) -> LoadResult:
         self.loads.append(table)
         if table in self.refused:
             raise self.refused[table]

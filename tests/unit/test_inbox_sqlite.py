@@ -14,14 +14,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sfn.domain.events import (
-    EventHistory,
     Intent,
     IntentOutcome,
     Notification,
     PutResult,
-    ReportedChange,
-    TableHistory,
-    TableOrigin,
+    TableReport,
     UndecodableRequest,
 )
 from sfn.domain.identifiers import CatalogName, JobKey, Table, TableIdentifier
@@ -535,19 +532,13 @@ moments = st.datetimes(datetime(1969, 1, 1), datetime(2100, 1, 1), timezones=st.
 counts = st.integers(0, 2**53)
 names = st.builds(TableIdentifier, st.sampled_from(["prod", "dev"]), st.lists(texts, max_size=2).map(tuple), texts)
 lives = st.builds(PublishedPointer, texts, st.none() | texts, PLACES, moments)
-tellings = st.builds(
-    ReportedChange,
-    counts,
-    st.none() | texts,
-    st.none() | texts,
-    st.none() | st.sampled_from(TableOrigin),
-    st.booleans(),
-    st.none() | names,
-    st.none() | moments,
-    st.booleans(),
-)
 told_tables = st.builds(
-    TableHistory, st.none() | texts, st.none() | texts, counts, counts, st.just(-1) | counts, st.none() | names
+    TableReport,
+    st.none() | texts,
+    st.lists(texts, max_size=2).map(tuple),
+    st.just(-1) | counts,
+    st.none() | counts,
+    st.none() | names,
 )
 stories = st.builds(
     TableState,
@@ -559,8 +550,7 @@ stories = st.builds(
     version_hints=st.dictionaries(texts, st.lists(texts, max_size=2).map(tuple), max_size=2),
     refresh_at=st.none() | moments,
     misses=counts,
-    event_history=st.none()
-    | st.builds(EventHistory, st.lists(told_tables, max_size=2).map(tuple), st.just(-1) | counts),
+    reported=st.lists(told_tables, max_size=2).map(tuple),
     is_short_lived=st.booleans(),
 )
 tables = st.builds(Table, st.none() | texts, PLACES, texts, st.lists(texts, max_size=2).map(tuple), counts, counts)
@@ -575,7 +565,6 @@ wishes = st.builds(
     st.booleans(),
     st.booleans(),
     st.booleans(),
-    reported_changes=st.lists(tellings, max_size=2).map(tuple),
 )
 
 

@@ -16,7 +16,7 @@ import structlog
 from sfn.app import storage
 from sfn.app.storage import StoreRegistry
 from sfn.catalogs import Catalog, CredentialVendor, pyiceberg
-from sfn.catalogs.event_sourced import EventCatalog
+from sfn.catalogs.event_sourced import EventCatalog, ReportedTables, nothing_reported
 from sfn.catalogs.metadata import ReadRange
 from sfn.catalogs.pyiceberg import PyIcebergCatalog, PyIcebergSettings
 from sfn.catalogs.rest import auth
@@ -61,18 +61,21 @@ class IdentifiedCatalog(Catalog, Protocol):
         ...
 
 
-def build_catalogs(settings: Settings, clock: Clock, read_range: ReadRange) -> dict[str, IdentifiedCatalog]:
+def build_catalogs(
+    settings: Settings, clock: Clock, read_range: ReadRange, reported: ReportedTables = nothing_reported
+) -> dict[str, IdentifiedCatalog]:
     """Build the adapters of all configured catalogs, by name, without a request to any of them.
 
     Args:
         settings: all settings.
         clock: wall clock.
         read_range: reads metadata files, for catalogs that cannot be queried.
+        reported: returns what events reported of a name, for these catalogs.
 
     Raises:
         ConfigurationError: a catalog cannot be queried with its settings.
     """
-    return {name: _build_catalog(name, one, clock, read_range) for name, one in settings.catalogs.items()}
+    return {name: _build_catalog(name, one, clock, read_range, reported) for name, one in settings.catalogs.items()}
 
 
 def check_adapters(settings: Settings) -> None:
@@ -145,14 +148,16 @@ def pyiceberg_settings(name: str, catalog: CatalogSettings) -> PyIcebergSettings
     )
 
 
-def _build_catalog(name: str, catalog: CatalogSettings, clock: Clock, read_range: ReadRange) -> IdentifiedCatalog:
+def _build_catalog(
+    name: str, catalog: CatalogSettings, clock: Clock, read_range: ReadRange, reported: ReportedTables
+) -> IdentifiedCatalog:
     match catalog.type:
         case "rest":
             return RestCatalog(rest_settings(name, catalog), clock)
         case "pyiceberg":
             return PyIcebergCatalog(pyiceberg_settings(name, catalog))
         case "events":
-            return EventCatalog(name, catalog.catalog_id or "", read_range, catalog.allowed_locations)
+            return EventCatalog(name, catalog.catalog_id or "", read_range, catalog.allowed_locations, reported)
 
 
 DISTRIBUTION: Final = "iceberg-sfn"

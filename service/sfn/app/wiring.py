@@ -315,7 +315,7 @@ async def build_service(
         stores = PrefixRouter(
             {prefix: wrap_store(store) if wrap_store else store for prefix, store in registry.stores.items()}
         )
-        catalogs = build_catalogs(settings, clock, stores.read_range)
+        catalogs = build_catalogs(settings, clock, stores.read_range, inbox.reported_tables)
         for catalog in catalogs.values():
             stack.push_async_callback(catalog.close)
         readiness = Readiness(STARTING)

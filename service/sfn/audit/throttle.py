@@ -9,7 +9,6 @@ import anyio
 
 from sfn.catalogs import Catalog, NamespaceLister, SkipNamespace, UnlistedNamespace
 from sfn.domain.catalog_answer import LoadResult
-from sfn.domain.events import EventHistory
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent
 
@@ -47,11 +46,9 @@ class RateLimitedCatalog:
     def __init__(self, inner: Catalog, rate: CatalogRateLimiter) -> None:
         self._inner, self._rate = inner, rate
 
-    async def load(
-        self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
-    ) -> LoadResult:
+    async def load(self, table: TableIdentifier, known_etag: str | None) -> LoadResult:
         await self._rate.wait()
-        return await self._inner.load(table, known_etag, history)
+        return await self._inner.load(table, known_etag)
 
     async def is_listed(self, table: TableIdentifier) -> bool:
         await self._rate.wait()

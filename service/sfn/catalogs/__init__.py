@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from sfn.domain.catalog_answer import LoadResult, NoSuchTable, VendedCredential
-from sfn.domain.events import EventHistory
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Permanent, Transient
 
@@ -52,15 +51,12 @@ class Catalog(Protocol):
     refused connections, 401, 403, 429, 5xx, a body that is not JSON, a 404 that is not in Iceberg's error shape.
     """
 
-    async def load(
-        self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
-    ) -> LoadResult:
+    async def load(self, table: TableIdentifier, known_etag: str | None) -> LoadResult:
         """Return the current state of a table.
 
         Args:
             table: the table.
             known_etag: etag of an answer that the caller still has; without it, `NotModified` is never returned.
-            history: all reported changes of the table, for a catalog that has no other source; the others ignore it.
         """
         ...
 

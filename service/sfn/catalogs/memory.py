@@ -10,7 +10,6 @@ from uuid import UUID
 
 from sfn.catalogs import SkipNamespace, UnlistedNamespace
 from sfn.domain.catalog_answer import Loaded, LoadResult, NoSuchTable, NotModified, StagedCreate, VendedCredential
-from sfn.domain.events import EventHistory
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent
 
@@ -50,9 +49,7 @@ class MemoryCatalog:
         self._closed: set[tuple[str, ...]] = set()
         self._rows: dict[TableIdentifier, _TableVersions] = {}
 
-    async def load(
-        self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
-    ) -> LoadResult:
+    async def load(self, table: TableIdentifier, known_etag: str | None) -> LoadResult:
         self._raise_error()
         row = self._rows.get(self._row_name(table))
         if row is None:

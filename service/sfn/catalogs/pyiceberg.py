@@ -21,7 +21,6 @@ from sfn.catalogs import CatalogFailure, CatalogRequestFailed, SkipNamespace, Un
 from sfn.catalogs.listing import walk_tables
 from sfn.concurrency import AbandonableThreads, TimedOut
 from sfn.domain.catalog_answer import LoadResult
-from sfn.domain.events import EventHistory
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
 
@@ -229,9 +228,7 @@ class PyIcebergCatalog:
         self._checked_at = -1.0
         self._last_outage: CatalogFailure | None = None
 
-    async def load(
-        self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
-    ) -> LoadResult:
+    async def load(self, table: TableIdentifier, known_etag: str | None) -> LoadResult:
         """Return the current state of a table.
 
         The etag stands for the location of the metadata file, which is not read while it stays the same. A table of

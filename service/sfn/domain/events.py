@@ -1,9 +1,9 @@
-"""The messages that go into the inbox, and the history of tables in event-only catalogs."""
+"""The messages that go into the inbox, and the tables that events report in event-only catalogs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -53,64 +53,29 @@ class TableOrigin(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ReportedChange:
-    """The change that one event reported.
+class TableReport:
+    """The newest that events reported of one table under one name, in an event-only catalog.
 
     Attributes:
-        seq: the number of the notification; later events have greater numbers.
-        metadata_location: the metadata location; None for an end.
-        uuid: the table uuid; None if the event has none.
-        origin: how the table got the name; None for a commit and for an end.
-        is_end: the table was dropped or renamed.
-        renamed_to: the new name.
-        missing_since: since when the change cannot be applied, for example because its metadata file is missing.
-        is_doubtful: the job was dead-lettered with this change. While it cannot be applied, other changes go first.
-    """
-
-    seq: int
-    metadata_location: str | None = None
-    uuid: str | None = None
-    origin: TableOrigin | None = None
-    is_end: bool = False
-    renamed_to: TableIdentifier | None = None
-    missing_since: datetime | None = None
-    is_doubtful: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TableHistory:
-    """One table that a name has or had. Each point in time is the number of a notification, -1 for none.
-
-    Attributes:
-        uuid: the table's uuid.
-        metadata_location: the newest metadata location; None if only an end was reported.
-        changed_seq: when that location was last reported.
-        created_seq: when the table got the name.
-        ended_seq: when the table was dropped or renamed.
+        uuid: the table's uuid, as `normal_uuid` spells it; None as long as neither an event nor a publish showed it.
+        locations: the newest reported metadata location. Several, in order of arrival, if neither their names nor the
+            uuids in the events decide which one is newest; none if only a rename or an end was reported.
+        created_seq: the number of the notification that gave the table the name; -1 if only commits were reported.
+        ended_seq: the number of the notification that took the name away; None if the table has the name.
         renamed_to: the name that the table was renamed to.
     """
 
-    uuid: str | None
-    metadata_location: str | None = None
-    changed_seq: int = -1
+    uuid: str | None = None
+    locations: tuple[str, ...] = ()
     created_seq: int = -1
-    ended_seq: int = -1
+    ended_seq: int | None = None
     renamed_to: TableIdentifier | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EventHistory:
-    """The history of one name in an event-only catalog.
-
-    Attributes:
-        tables: the tables of the name.
-        ended_seq: the last end that named no table; it ended every table created before.
-        reported_changes: changes that are not part of `tables` yet.
-    """
-
-    tables: tuple[TableHistory, ...] = ()
-    ended_seq: int = -1
-    reported_changes: tuple[ReportedChange, ...] = ()
+def current_table(tables: Sequence[TableReport]) -> TableReport | None:
+    """Return the table that has the name now: of those that did not lose the name, the one that got it last."""
+    live = [table for table in reversed(tables) if table.ended_seq is None]
+    return max(live, key=lambda table: table.created_seq, default=None)
 
 
 @dataclass(frozen=True, slots=True)

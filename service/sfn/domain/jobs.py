@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar, TypeAlias, assert_never
 
-from sfn.domain.events import EventHistory, ReportedChange
+from sfn.domain.events import TableReport
 from sfn.domain.identifiers import JobKey, Table, TableIdentifier, normal_uuid
 
 
@@ -130,8 +130,6 @@ class PendingChange:
         adopt_catalog_id: files with this `catalog_id` under the job's identifier count as the job's own.
         is_guessed: all notifications have `Notification.is_guessed`.
         is_relayed: all notifications came from another spelling of the name, and are not sent back there.
-        reported_changes: in an event-only catalog, the changes in the events, at most
-            `sfn.inbox.transitions.MAX_REPORTED_CHANGES`.
     """
 
     min_metadata_location: str | None = None
@@ -144,7 +142,6 @@ class PendingChange:
     adopt_catalog_id: str | None = None
     is_guessed: bool = False
     is_relayed: bool = False
-    reported_changes: tuple[ReportedChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +182,8 @@ class TableState:
         renamed_to: the new name of the table, if its file says so.
         refresh_at: when the next refresh is due.
         misses: consecutive checks that found neither a table nor a file.
-        event_history: in an event-only catalog, the history of the name.
+        reported: in an event-only catalog, the tables of the name. The inbox changes it with each event, and a publish
+            never.
         foreign_catalog_id: the `catalog_id` of a foreign file at the table's own key; None without one.
         is_short_lived: the table's metadata files are soon deleted (`sfn.sfnfile.version_hint`).
         listed_as: the name under which the catalog last listed the table: the job's own name or another spelling of it.
@@ -204,7 +202,7 @@ class TableState:
     renamed_to: TableIdentifier | None = None
     refresh_at: datetime | None = None
     misses: int = 0
-    event_history: EventHistory | None = None
+    reported: tuple[TableReport, ...] = ()
     foreign_catalog_id: str | None = None
     is_short_lived: bool = False
     listed_as: TableIdentifier | None = None

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from sfn.domain.events import EventHistory, InboxMessage, Notification, PutResult, UndecodableRequest
+from sfn.domain.events import InboxMessage, Notification, PutResult, TableReport, UndecodableRequest
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Outcome
 from sfn.inbox.model import AdminCommand, AuditEntry, DeadLetter, DeadLetterFilter, NewDeadLetter, TableStatus
@@ -133,11 +133,8 @@ class TableIndex(Protocol):
         """Return the tables that have this uuid in their live file, by name."""
         ...
 
-    async def event_history(self, table: TableIdentifier) -> EventHistory | None:
-        """Return what events reported about a table of an event-only catalog.
-
-        None if no event reported the table, or if the catalog is not event-only.
-        """
+    async def reported_tables(self, table: TableIdentifier) -> tuple[TableReport, ...]:
+        """Return the tables that events reported under a name of an event-only catalog; none for other catalogs."""
         ...
 
     async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:

@@ -448,8 +448,8 @@ class InboxConfig:
         drop_limit_window: time span over which the drop limit counts.
         stores: canonical location prefixes of the configured stores; each has its own concurrency groups and breaker.
         poison_pause: pause until a poison job is claimed again.
-        event_only_catalogs: catalogs that cannot be queried. The reported changes of their tables are stored until a
-            publish has applied them.
+        event_only_catalogs: catalogs that cannot be queried. The tables that events report there are stored with the
+            jobs (`TableState.reported`).
     """
 
     lease: timedelta = timedelta(seconds=30)

@@ -19,21 +19,21 @@
 No job is due before its pause ends (`Job.not_before`). A pause that ends later than the longest possible pause was set
 by a clock that was ahead, and is ignored.
 
-Start with `on_notification`, `on_claim` and `on_settle`. The last section is about event-only catalogs, where
-notifications carry the state itself.
+Start with `on_notification`, `on_claim` and `on_settle`. In event-only catalogs, notifications carry the state itself:
+`sfn.inbox.reported_tables`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import assert_never
 
 from msgspec.structs import replace
 
-from sfn.domain.events import EventHistory, Notification, ReportedChange, TableHistory, TableOrigin
-from sfn.domain.identifiers import JobKey, TableIdentifier, normal_uuid
+from sfn.domain.events import Notification
+from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import (
     DeadLettered,
     DeadLetterReason,
@@ -52,9 +52,8 @@ from sfn.domain.jobs import (
     describe,
 )
 from sfn.inbox.model import InboxConfig, Job, JobState, LastResult, event_seq_of
-from sfn.sfnfile import event_history
-from sfn.sfnfile.event_history import mark_doubtful
-from sfn.sfnfile.ordering import metadata_version, newer_floor
+from sfn.inbox.reported_tables import on_report, tables_of
+from sfn.sfnfile.ordering import newer_floor
 
 _IMMEDIATE_REASONS = frozenset(
     {
@@ -96,7 +95,6 @@ def on_notification(job: Job | None, notification: Notification, seq: int, now: 
         force=notification.force or job.pending.force,
         adopt_catalog_id=notification.adopt_catalog_id or job.pending.adopt_catalog_id,
         is_guessed=notification.is_guessed and (job.pending.is_guessed or job.pending == PendingChange()),
-        reported_changes=job.pending.reported_changes,
     )
     table_state = dataclasses.replace(job.table_state, on_hold=True) if notification.hold_drops else job.table_state
     state, due_at = _due_after_notification(job, now, cap)
@@ -227,8 +225,7 @@ def on_settle(job: Job, leased: LeasedJob, outcome: Outcome, now: datetime, cap:
             return _queued(replace(_keep_pending_since(job), cache=PublishCache()), at, now)
         case DeadLettered(reason, _, result, recheck_at):
             job = _apply_result(job, leased, result) if result is not None else replace(job, cache=PublishCache())
-            pending = dataclasses.replace(job.pending, reported_changes=mark_doubtful(job.pending.reported_changes))
-            job = replace(job, state=JobState.DEAD, reason=reason, pending=pending, pending_since=None)
+            job = replace(job, state=JobState.DEAD, reason=reason, pending_since=None)
             if recheck_at is not None:
                 job = _queued(
                     replace(job, attempt=0, failing_since=None, processed_seq=leased.notified_seq), recheck_at, now
@@ -269,11 +266,17 @@ def on_replay(job: Job, now: datetime) -> Job:
 
 
 def _apply_result(job: Job, leased: LeasedJob, result: PublishResult) -> Job:
-    """Return the job with the result of its publish; a hold that a sweep set during the claim stays."""
+    """Return the job with the result of its publish; a hold that a sweep set during the claim stays.
+
+    What events reported of the table stays too, because events alone change it.
+    """
     on_hold = job.table_state.on_hold and not leased.table_state.on_hold
+    table_state = dataclasses.replace(result.table_state, on_hold=True) if on_hold else result.table_state
+    if table_state.reported != job.table_state.reported:
+        table_state = dataclasses.replace(table_state, reported=job.table_state.reported)
     return replace(
         job,
-        table_state=dataclasses.replace(result.table_state, on_hold=True) if on_hold else result.table_state,
+        table_state=table_state,
         cache=result.cache,
         locations=job.locations - result.vacated,
         not_before=result.not_before or job.not_before,
@@ -337,20 +340,6 @@ def _recheck_at(job: Job, now: datetime, cap: timedelta) -> datetime:
     return max(now, min(tried_at, now) + cap)
 
 
-MAX_REPORTED_CHANGES = 16
-"""Most reported changes of a job that wait for a publish."""
-_MAX_RENAMES = 8
-"""Most renames that are followed from the name in a late event."""
-
-
-def event_history_of(job: Job) -> EventHistory | None:
-    """Return what events reported about the table of a job; None without any report."""
-    history = dataclasses.replace(
-        job.table_state.event_history or EventHistory(), reported_changes=job.pending.reported_changes
-    )
-    return history if history != EventHistory() else None
-
-
 def jobs_after_notification(
     notification: Notification, seq: int, now: datetime, config: InboxConfig, load: Callable[[JobKey], Job | None]
 ) -> dict[JobKey, Job]:
@@ -365,139 +354,11 @@ def jobs_after_notification(
         config: configuration of the inbox.
         load: returns the job of a subject.
     """
-    name = notification.subject
-    jobs: dict[JobKey, Job] = {name: on_notification(load(name), notification, seq, now, config.retry_cap)}
-    if name.catalog not in config.event_only_catalogs or not isinstance(name, TableIdentifier):
+    subject, cap = notification.subject, config.retry_cap
+    jobs: dict[JobKey, Job] = {subject: on_notification(load(subject), notification, seq, now, cap)}
+    if subject.catalog not in config.event_only_catalogs or not isinstance(subject, TableIdentifier):
         return jobs
-
-    def row_of(other: TableIdentifier) -> Job | None:
-        return jobs.get(other) or load(other)
-
-    for change in _reported_changes(notification, seq, row_of):
-        for target, addressed in _address_change(name, change, row_of):
-            job = row_of(target)
-            if job is None or target != name:
-                job = on_notification(
-                    job,
-                    Notification(target, min_metadata_location=addressed.metadata_location),
-                    seq,
-                    now,
-                    config.retry_cap,
-                )
-            jobs[target] = replace(
-                job,
-                pending=dataclasses.replace(
-                    job.pending, reported_changes=_add_change(job.pending.reported_changes, addressed)
-                ),
-            )
+    for name, tables in on_report(notification, seq, lambda name: tables_of(load(name))).items():
+        job = jobs.get(name) or on_notification(load(name), Notification(name), seq, now, cap)
+        jobs[name] = replace(job, table_state=dataclasses.replace(job.table_state, reported=tables))
     return jobs
-
-
-def _reported_changes(
-    notification: Notification, seq: int, job_of: Callable[[TableIdentifier], Job | None]
-) -> Iterator[ReportedChange]:
-    notification = dataclasses.replace(notification, uuid=normal_uuid(notification.uuid))
-    if notification.renamed_from is not None:
-        before = job_of(notification.renamed_from)
-        yield from _changes_moved_by_rename(notification, seq, event_history_of(before) if before is not None else None)
-    elif notification.drop or notification.renamed_to is not None:
-        yield ReportedChange(seq, uuid=notification.uuid, is_end=True, renamed_to=notification.renamed_to)
-    elif notification.min_metadata_location is not None:
-        yield ReportedChange(seq, notification.min_metadata_location, notification.uuid, notification.origin)
-
-
-def _changes_moved_by_rename(
-    notification: Notification, seq: int, history: EventHistory | None
-) -> Iterator[ReportedChange]:
-    """Yield the changes that move to the new name: the location in the rename event, and earlier reports."""
-    origin: TableOrigin | None = TableOrigin.REGISTER
-    if notification.min_metadata_location is not None:
-        yield ReportedChange(seq, notification.min_metadata_location, notification.uuid, origin)
-        origin = None
-    if history is None:
-        return
-    if history.reported_changes and history.reported_changes[-1].renamed_to == notification.subject:
-        # The last report under the old name is the rename itself.
-        history = dataclasses.replace(history, reported_changes=history.reported_changes[:-1])
-    known = event_history.apply_known(history)
-    table = (
-        event_history.current(known)
-        if notification.uuid is None
-        else event_history.history_of(known, notification.uuid)
-    )
-    for location, uuid in _known_locations(history, known, table):
-        yield ReportedChange(seq, location, uuid, origin)
-        origin = None
-
-
-def _known_locations(
-    history: EventHistory, known: EventHistory, table: TableHistory | None
-) -> Iterator[tuple[str, str | None]]:
-    """Yield the possible metadata locations of a table, each with its uuid if known, the certain one first."""
-    before = event_history.history_of(history, table.uuid) if table is not None else None
-    if before is not None and before.metadata_location is not None:
-        yield before.metadata_location, before.uuid
-    unplaced = [change for change in known.reported_changes if change.seq > known.ended_seq]
-    placed = [
-        one for one in history.reported_changes if table is not None and one.uuid is not None and one.uuid == table.uuid
-    ]
-    # A creation is certainly of this table; a commit may be a late one of an earlier table of this name.
-    created = [change for change in unplaced if change.origin is not None][-1:]
-    for change in dict.fromkeys((*placed, *created, *unplaced)):
-        if change.metadata_location is not None:
-            yield change.metadata_location, change.uuid
-
-
-def _address_change(
-    name: TableIdentifier, change: ReportedChange, job_of: Callable[[TableIdentifier], Job | None]
-) -> Iterator[tuple[TableIdentifier, ReportedChange]]:
-    """Yield the names that a change is about: the name in the event, and the name that the table has now."""
-    if change.uuid is None or change.is_end:
-        yield name, change
-        return
-    for _ in range(_MAX_RENAMES):
-        job = job_of(name)
-        before = event_history.apply_known((event_history_of(job) if job is not None else None) or EventHistory())
-        yield name, change
-        table = event_history.history_of(before, change.uuid)
-        # The table was created before and has ended, so another creation means that the table came back.
-        returns = change.origin is not None and table.created_seq >= 0
-        if table.renamed_to is None or event_history.is_alive(before, table) or returns:
-            return
-        name = table.renamed_to
-        change = dataclasses.replace(change, origin=TableOrigin.REGISTER if change.origin is not None else None)
-
-
-def _add_change(changes: tuple[ReportedChange, ...], change: ReportedChange) -> tuple[ReportedChange, ...]:
-    if change.is_end and changes and dataclasses.replace(change, seq=changes[-1].seq) == changes[-1]:
-        return changes
-    remaining = [*(one for one in changes if not _is_superseded(one, change)), change]
-    while len(remaining) > MAX_REPORTED_CHANGES:
-        remaining.remove(_least_useful(remaining))
-    return tuple(remaining)
-
-
-def _is_superseded(one: ReportedChange, by: ReportedChange) -> bool:
-    """Return True if a later report makes a commit obsolete: a repetition, or a higher version of the same table."""
-    if one.origin is not None or by.origin is not None or one.is_end or by.is_end:
-        return False
-    if (one.metadata_location, one.uuid) == (by.metadata_location, by.uuid):
-        return True
-    return one.uuid is not None and one.uuid == by.uuid and _is_lower(one, by)
-
-
-def _least_useful(changes: list[ReportedChange]) -> ReportedChange:
-    """Return the change to forget: the oldest commit that a later report outnumbers, else the oldest commit."""
-    commits = [one for one in changes if one.origin is None and not one.is_end]
-    oldest, highest = None, -1
-    for one in reversed(commits):
-        number = metadata_version(one.metadata_location or "")
-        if number is not None and number < highest:
-            oldest = one
-        highest = max(highest, -1 if number is None else number)
-    return oldest or (commits or changes)[0]
-
-
-def _is_lower(one: ReportedChange, other: ReportedChange) -> bool:
-    a, b = metadata_version(one.metadata_location or ""), metadata_version(other.metadata_location or "")
-    return a is not None and b is not None and a < b

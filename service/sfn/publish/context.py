@@ -9,7 +9,6 @@ from datetime import datetime
 from enum import IntEnum
 from typing import TypeAlias
 
-from sfn.domain.events import ReportedChange
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import DeadLettered, Done, LeasedJob, Rescheduled, StoredObject, Wakeup
 from sfn.publish.existing_files import FileFinder, TableFiles
@@ -107,8 +106,7 @@ class PlanBuilder:
         missing_since: the time at which each table uuid was first missing, for uuids that still count as missing.
         dead_letter: the dead letter that the whole publish ends as.
         recheck_unconfirmed: the answer does not show the change of the event; the table is checked once more.
-        unapplied: events that cannot be applied yet; they stay pending.
-        given_up: the dead letter for events or files that are given up; everything else is still published.
+        given_up: the dead letter for files that are given up; everything else is still published.
         foreign_hint, older_at: see `TableState.foreign_version_hint` and `TableState.older_files_at`.
         unchanged_keys: see `PublishPlan`.
     """
@@ -120,7 +118,6 @@ class PlanBuilder:
     missing_since: dict[str, datetime] = field(default_factory=dict)
     dead_letter: DeadLettered | None = None
     recheck_unconfirmed: bool = False
-    unapplied: tuple[ReportedChange, ...] = ()
     given_up: DeadLettered | None = None
     unchanged_keys: tuple[str, ...] = ()
     foreign_hint: str | None = None

@@ -39,13 +39,7 @@ from sfn.publish.plan import needs_listing, write_pointer
 from sfn.publish.policy import OnDrop, Policy
 from sfn.publish.queries import NeedsQuery, Observations, PublishQuery
 from sfn.publish.renames_and_drops import drop_missing_tables, find_rename_targets, remove_files, update_files_elsewhere
-from sfn.publish.replica_lag import (
-    is_not_forward,
-    keep_unapplied,
-    recheck_missing_table,
-    recheck_unapplied,
-    why_not_follow,
-)
+from sfn.publish.replica_lag import is_not_forward, recheck_missing_table, why_not_follow
 from sfn.publish.spellings import find_listed_name, recheck_failed_listing, wake_listed_name
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.document import Document
@@ -128,7 +122,6 @@ def _follow_answer(
 ) -> PublishPlan | Done | Rescheduled | DeadLettered:
     builder = PlanBuilder()
     table = context.table
-    recheck_unapplied(context, builder)
     if table is not None:
         reason_to_stop = why_not_follow(context, table, builder) or _remove_older_first(
             context, table, refresh=refresh, jitter=jitter
@@ -234,11 +227,8 @@ def _remove_all(
     """Remove our files of a table that is excluded or skipped, or of a retired catalog."""
     builder = PlanBuilder()
     context = replace(context, table=None, location=None, layout=None)
-    keep_unapplied(context, builder)
     if not context.documents:
         return outcome_without_table(context, builder)
-    if builder.unapplied:
-        builder.recheck_at(context.answer.answered_at + context.policy.refresh_after, "an event cannot be applied yet")
     for table_files in context.existing:
         remove_files(context, table_files, builder)
     if refresh:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from sfn.domain.events import EventHistory
+from sfn.domain.events import current_table
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import (
     DeadLettered,
@@ -25,7 +25,7 @@ from sfn.publish.context import FileChange, PlanBuilder, PublishContext, Put, St
 from sfn.publish.existing_files import TableFiles
 from sfn.publish.policy import Policy
 from sfn.publish.queries import CatalogAnswer
-from sfn.sfnfile import event_history, version_hint
+from sfn.sfnfile import version_hint
 from sfn.sfnfile.document import Document, DocumentState, parse
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import FileLayout, layout_location
@@ -51,7 +51,6 @@ def outcome_of(
         is_same = _is_same_published(context.job.table_state, table_state)
         pending = replace(pending, drop=pending.drop and is_same, purge=context.is_purged and is_same)
         pending = replace(pending, is_rechecked=pending.is_rechecked or builder.recheck_unconfirmed)
-        pending = replace(pending, reported_changes=builder.unapplied)
         return Rescheduled(at, why, pending, result)
     expiries = _expiries(after.values(), context.answer.answered_at)
     due = min([table_state.refresh_at or context.answer.answered_at, *expiries])
@@ -75,26 +74,22 @@ def outcome_without_table(context: PublishContext, builder: PlanBuilder) -> Done
         if layout.naming.is_by_uuid:
             context.observations.folder(layout.folder)
     policy, table_state, answered = context.policy, context.job.table_state, context.answer.answered_at
-    history = _event_history(context)
-    # The event history is stored for longer than an event can be late. The location of a live table without files of
+    # What events reported is stored for longer than an event can be late. The location of a live table without files of
     # ours is stored as long as it has none, because no other source has it.
-    is_remembered = bool(context.job.locations) or history is not None or bool(builder.unapplied)
-    is_alive = history is not None and event_history.current(history) is not None
+    is_remembered = bool(context.job.locations or table_state.reported)
+    is_alive = current_table(table_state.reported) is not None
     max_misses = policy.expire_after // policy.refresh_after + 1
     locations = frozenset(layout_location(text) for text in context.job.locations)
     wake_locations = locations if table_state.misses == 0 else frozenset()
-    misses = 1 if context.job.pending.reported_changes and not builder.unapplied else table_state.misses + 1
+    is_new = policy.event_only and context.job.pending != PendingChange()
+    misses = 1 if is_new else table_state.misses + 1
     if context.listed_name is not None:
         return _other_spelling(context, builder, context.listed_name)
     cleared = replace(table_state, live=None, foreign_version_hint=None, renamed_to=None, foreign_catalog_id=None)
-    table_state = replace(cleared, misses=misses, event_history=history)
+    table_state = replace(cleared, misses=misses)
     result = PublishResult(table_state, wakeups=tuple(builder.wakeups), wake_locations=wake_locations)
-    pending = replace(context.job.pending, reported_changes=builder.unapplied)
+    pending = PendingChange() if policy.event_only else context.job.pending
     why = "neither a table nor an SFN file was found"
-    if builder.unapplied and builder.rechecks:
-        return Rescheduled(*min(builder.rechecks), replace(pending, is_rechecked=True), result)
-    if builder.given_up is not None:
-        return replace(builder.given_up, result=result, recheck_at=answered + policy.refresh_after)
     if builder.recheck_unconfirmed:
         return Rescheduled(*min(builder.rechecks), replace(pending, is_rechecked=True), result)
     if table_state.misses == 1 and not table_state.has_settled:
@@ -119,16 +114,6 @@ def _other_spelling(context: PublishContext, builder: PlanBuilder, listed: Table
         return Done(answered, PublishResult(wakeups=tuple(builder.wakeups)), forget=True)
     at = answered + (policy.replica_lag if is_new else policy.refresh_after)
     return Rescheduled(at, f"another spelling of {listed}, which has the SFN files", result=result)
-
-
-def _event_history(context: PublishContext) -> EventHistory | None:
-    """Return the event history of the name in an event-only catalog."""
-    applied = context.answer.applied
-    return (
-        applied.history
-        if applied is not None and applied.history != EventHistory()
-        else context.job.table_state.event_history
-    )
 
 
 def outcome_of_staged_create(job: LeasedJob, answer: CatalogAnswer, policy: Policy, jitter: float) -> Done:
@@ -167,7 +152,6 @@ def _table_state(
         renamed_to=_renamed_to(context, after),
         refresh_at=next_refresh_at(context.answer, context.policy, jitter) if renew else before.refresh_at,
         misses=0,
-        event_history=_event_history(context),
         foreign_catalog_id=_foreign_id(context),
         listed_as=context.listed_as,
         is_short_lived=is_short_lived(context.table) if context.table is not None else before.is_short_lived,

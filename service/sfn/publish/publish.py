@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -10,7 +10,6 @@ from sfn.catalogs import Catalog
 from sfn.catalogs.spelling import ListingUnavailable, Spellings
 from sfn.clock import Clock
 from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified
-from sfn.domain.events import EventHistory, TableHistory
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import DeadLettered, Done, LeasedJob, PublishCache, Rescheduled
 from sfn.errors import ErrorScope, LocationRefused, Transient
@@ -39,7 +38,6 @@ from sfn.publish.queries import (
     folder_of,
 )
 from sfn.sfnfile import version_hint
-from sfn.sfnfile.document import Document, DocumentState
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import FileLayout, FileOwner
 from sfn.storage import Guarantees, PreconditionFailed, StoreRouter
@@ -318,19 +316,17 @@ class QueryRunner:
     async def _load(self, table: TableIdentifier, observations: Observations) -> CatalogAnswer:
         cached = self.latest_cache if table == self.name else PublishCache()
         asked_at = self.ports.clock.now()
-        history = await self._event_history(table, observations) if self.policy.event_only else None
-        loaded = await self.ports.catalog.load(table, cached.etag if cached.table is not None else None, history)
+        if self.policy.event_only and (self.policy.is_retired or not self.policy.table_filter.covers(table)):
+            # It gets no files, so a metadata file that cannot be read is no trouble.
+            return CatalogAnswer(NoSuchTable(), None, asked_at, asked_at, observations.next_sequence())
+        loaded = await self.ports.catalog.load(table, cached.etag if cached.table is not None else None)
         answered_at = self.ports.clock.now()
         if isinstance(loaded, Loaded):
             if table == self.name:
                 self.latest_cache = replace(self.latest_cache, table=loaded.table, etag=loaded.etag)
-            return CatalogAnswer(
-                loaded.table, loaded.etag, asked_at, answered_at, observations.next_sequence(), loaded.applied
-            )
+            return CatalogAnswer(loaded.table, loaded.etag, asked_at, answered_at, observations.next_sequence())
         if isinstance(loaded, NotModified) and cached.table is not None:
-            return CatalogAnswer(
-                cached.table, cached.etag, asked_at, answered_at, observations.next_sequence(), loaded.applied
-            )
+            return CatalogAnswer(cached.table, cached.etag, asked_at, answered_at, observations.next_sequence())
         if isinstance(loaded, NotModified):
             raise Transient(
                 str(table),
@@ -338,22 +334,7 @@ class QueryRunner:
                 expected="a table or its absence",
                 found="304 (not modified) to a request without an etag",
             )
-        applied = loaded.applied if isinstance(loaded, NoSuchTable) else None
-        return CatalogAnswer(loaded, None, asked_at, answered_at, observations.next_sequence(), applied)
-
-    async def _event_history(self, table: TableIdentifier, observations: Observations) -> EventHistory | None:
-        """Return the current event history of a table.
-
-        The leased job may have an older one, and a file's etag must be older than the answer that replaces the file.
-        """
-        history, table_state = await self.ports.table_index.event_history(table), self.job.table_state
-        # Files at a location of a job that never settled were written from these same events.
-        is_unsettled = bool(self.job.locations) and not table_state.has_settled
-        if table != self.name or table_state.event_history is not None or is_unsettled:
-            return history
-        await self.run(ReadFiles(tuple(key for key in self._own_keys() if key not in observations.files)), observations)
-        recovered = recover_history(self.job, self.name, observations.files.values(), self.policy)
-        return replace(recovered, reported_changes=history.reported_changes) if history is not None else recovered
+        return CatalogAnswer(loaded, None, asked_at, answered_at, observations.next_sequence())
 
     def new_cache(self, observations: Observations) -> PublishCache:
         """Return the cache for the next publish."""
@@ -378,31 +359,3 @@ class QueryRunner:
     def _is_ours(self, observed: ObservedFile, key: str) -> bool:
         doc = parse_or_none(observed.stored) if pointer_files([key]) else None
         return doc is not None and is_ours(doc, self.name, self.policy)
-
-
-def recover_history(
-    job: LeasedJob, name: TableIdentifier, files: Iterable[ObservedFile], policy: Policy
-) -> EventHistory:
-    """Return the event history that the published files imply, so that a late event does not lead back behind them.
-
-    Args:
-        job: the job; its published pointer counts if no file is left.
-        files: all files that were read.
-    """
-    found = [
-        doc for observed in files if (doc := parse_or_none(observed.stored)) is not None and is_ours(doc, name, policy)
-    ]
-    head = max(found, key=lambda doc: (doc.is_live, doc.ordinal), default=None)
-    live = job.table_state.live
-    if head is not None:
-        return EventHistory((_table_history(head),))
-    if live is None:
-        return EventHistory()
-    return EventHistory((TableHistory(live.uuid, live.metadata_location, changed_seq=0, created_seq=0),))
-
-
-def _table_history(doc: Document) -> TableHistory:
-    has_ended = doc.state in {DocumentState.DROPPED, DocumentState.RENAMED}
-    return TableHistory(
-        doc.guid, doc.metadata_file_path, changed_seq=0, created_seq=0, ended_seq=0 if has_ended else -1
-    )

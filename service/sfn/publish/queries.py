@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias, TypeVar
 
-from sfn.domain.catalog_answer import AppliedChanges, NoSuchTable, StagedCreate
+from sfn.domain.catalog_answer import NoSuchTable, StagedCreate
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import BackwardStep, IndexedTable, PublishedPointer, StoredObject
 from sfn.storage import Guarantees
@@ -149,7 +149,6 @@ class CatalogAnswer:
     asked_at: datetime
     answered_at: datetime
     sequence: int
-    applied: AppliedChanges | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,13 @@ def why_not_follow(context: PublishContext, table: Table, builder: PlanBuilder) 
     """Return the outcome if the answer is not followed now; None if it is, with any rechecks in the builder."""
     order = _order(context, table)
     answer, policy, job = context.answer, context.policy, context.job
+    if _is_behind_file(context, table):
+        detail = (
+            f"{context.name}: events name {table.metadata_location}, but the SFN file names a newer state. The files "
+            "stay as they are. Send the table's newest event again. If the older state is right: "
+            f"sfn release {context.name.catalog}"
+        )
+        return DeadLettered(DeadLetterReason.HELD_DROP, detail, PublishResult(replace(job.table_state, on_hold=True)))
     trusted_at = _trusted_at(context, table, order)
     if answer.asked_at < trusted_at:
         return Rescheduled(
@@ -80,25 +87,6 @@ def recheck_missing_table(context: PublishContext, builder: PlanBuilder) -> None
     if is_reported and not context.policy.event_only and not pending.is_rechecked and lag > timedelta(0):
         builder.recheck_unconfirmed = True
         builder.recheck_at(context.answer.answered_at + lag, "the catalog does not show the table of the event yet")
-
-
-def recheck_unapplied(context: PublishContext, builder: PlanBuilder) -> None:
-    """Check again for events that cannot be applied yet, less and less often, and finally give these up."""
-    answer, policy = context.answer, context.policy
-    for one in answer.applied.unapplied if answer.applied is not None else ():
-        since = one.change.missing_since or answer.answered_at
-        waited = answer.answered_at - since
-        if one.reason is None and waited < policy.refresh_after:
-            builder.recheck_at(answer.answered_at + max(policy.recheck_delay, waited / 2), one.detail)
-        else:
-            builder.given_up = DeadLettered(one.reason or DeadLetterReason.EXHAUSTED, one.detail)
-        builder.unapplied += (replace(one.change, missing_since=since),)
-
-
-def keep_unapplied(context: PublishContext, builder: PlanBuilder) -> None:
-    """Keep events of a table without files that cannot be applied yet, without a recheck or a dead letter."""
-    applied = context.answer.applied
-    builder.unapplied = tuple(one.change for one in applied.unapplied) if applied is not None else ()
 
 
 def _trusted_at(context: PublishContext, table: Table, order: MetadataOrder | None) -> datetime:
@@ -223,6 +211,22 @@ def _is_backward(context: PublishContext, table: Table) -> bool:
 def is_not_forward(context: PublishContext, table: Table) -> bool:
     """Return whether the step is not known to be forward; the state before it may be answered once more."""
     return _is_backward(context, table) or _order(context, table) is MetadataOrder.UNKNOWN
+
+
+def _is_behind_file(context: PublishContext, table: Table) -> bool:
+    """Return whether the answer of an event-only catalog is older than our files of the table.
+
+    No such catalog steps back by itself: an event was late, and the inbox that knew the newer one is lost.
+    """
+    newest, table_state = context.newest_document, context.job.table_state
+    if not context.policy.event_only or table_state.limit_overridden or newest is None or newest.guid != table.uuid:
+        return False
+    if newest.is_live:
+        return _order(context, table) is MetadataOrder.OLDER
+    order = compare_metadata(newest.metadata_file_path, (), table.metadata_location, table.metadata_log)
+    # A tombstone under another name says nothing about this one.
+    is_ended = has_identifier(newest, context.name) and not table_state.has_settled
+    return is_ended and order in {MetadataOrder.SAME, MetadataOrder.OLDER}
 
 
 def _may_step_back(context: PublishContext, table: Table) -> bool:

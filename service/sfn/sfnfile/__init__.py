@@ -5,7 +5,6 @@
     locations       one spelling for each location; checks of locations from outside; decompresses metadata files
     ordering        `compare_metadata`: which of two metadata files of a table is newer
     version_hint    the content of `version-hint.text`
-    event_history   for a catalog that cannot be queried: which table a name stands for, by past events
 
 Start reading with `document.Document`, then `naming.FileLayout`. The specification is `docs/reference/format.md`.
 """

@@ -29,7 +29,6 @@ from sfn.catalogs.rest.responses import CatalogPaths, ListingPage
 from sfn.catalogs.rest.settings import RestSettings
 from sfn.clock import Clock, SystemClock
 from sfn.domain.catalog_answer import Loaded, LoadResult, NoSuchTable, NotModified, StagedCreate, VendedCredential
-from sfn.domain.events import EventHistory
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError
 
@@ -224,9 +223,7 @@ class RestCatalog:
         self._refs_parameter = OptionalParameter()
         self._credentials = CredentialCache(self._requests, self._refs_parameter, self._is_gone)
 
-    async def load(
-        self, table: TableIdentifier, known_etag: str | None, history: EventHistory | None = None
-    ) -> LoadResult:
+    async def load(self, table: TableIdentifier, known_etag: str | None) -> LoadResult:
         """Return the current state of a table.
 
         The query asks only for snapshots that a branch or tag names. It is repeated for all snapshots if the answer

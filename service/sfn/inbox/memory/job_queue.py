@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from sfn.clock import Clock
 from sfn.domain.events import (
-    EventHistory,
     InboxMessage,
     Intent,
     IntentOutcome,
     Notification,
     PutResult,
+    TableReport,
     UndecodableRequest,
 )
 from sfn.domain.identifiers import JobKey, TableIdentifier
@@ -54,7 +54,6 @@ from sfn.inbox.model import (
 from sfn.inbox.scheduling import WorkerSignal, fair_order, makes_due, rotate
 from sfn.inbox.statistics import NamedTable, counted_steps, dropped_table, is_already_counted, without_old_names
 from sfn.inbox.transitions import (
-    event_history_of,
     is_poison,
     jobs_after_notification,
     on_claim,
@@ -186,9 +185,9 @@ class MemoryJobQueue:
             _to_indexed_table(name, row) for name, (row, published) in sorted(live.items()) if published.uuid == uuid
         ]
 
-    async def event_history(self, table: TableIdentifier) -> EventHistory | None:
+    async def reported_tables(self, table: TableIdentifier) -> tuple[TableReport, ...]:
         row = self._rows.get(table)
-        return event_history_of(row) if row is not None else None
+        return row.table_state.reported if row is not None else ()
 
     async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
         live = self._live(table.catalog)

@@ -10,7 +10,7 @@ import anyio
 
 from sfn.clock import Clock
 from sfn.concurrency import Batcher
-from sfn.domain.events import EventHistory, InboxMessage, PutResult
+from sfn.domain.events import InboxMessage, PutResult, TableReport
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Outcome, describe
 from sfn.errors import OutcomeUnknown, SfnError
@@ -147,8 +147,8 @@ class PostgresJobQueue:
     async def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
         return await self._unhurried(lambda unit: unit.table_index.with_uuid(catalog, uuid))
 
-    async def event_history(self, table: TableIdentifier) -> EventHistory | None:
-        return await self._unhurried(lambda unit: self._operations.event_history(unit, table))
+    async def reported_tables(self, table: TableIdentifier) -> tuple[TableReport, ...]:
+        return await self._unhurried(lambda unit: self._operations.reported_tables(unit, table))
 
     async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
         return await self._unhurried(lambda unit: self._operations.at_location(unit, table, location))

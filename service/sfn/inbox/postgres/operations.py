@@ -10,7 +10,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from sfn.domain.events import EventHistory
+from sfn.domain.events import TableReport
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import BackwardStep, LeasedJob, Wakeup
 from sfn.inbox.codec import encode_step
@@ -22,7 +22,6 @@ from sfn.inbox.postgres.operator_commands import PostgresAdmin
 from sfn.inbox.postgres.settling import SettleRequest, SettleResult, ask, settle_all
 from sfn.inbox.postgres.transaction import InboxTransaction, Locking, TableLocation
 from sfn.inbox.statistics import NamedTable, counted_steps, dropped_table, is_already_counted, without_old_names
-from sfn.inbox.transitions import event_history_of
 from sfn.sfnfile.naming import layout_location
 
 
@@ -89,9 +88,9 @@ class PostgresOperations:
         await unit.catalogs.add_step(catalog, text, now, drop)
         return True
 
-    async def event_history(self, unit: InboxTransaction, table: TableIdentifier) -> EventHistory | None:
+    async def reported_tables(self, unit: InboxTransaction, table: TableIdentifier) -> tuple[TableReport, ...]:
         row = (await unit.rows.get({table}, Locking.NONE)).rows.get(table)
-        return event_history_of(row) if row is not None else None
+        return row.table_state.reported if row is not None else ()
 
     async def at_location(
         self, unit: InboxTransaction, table: TableIdentifier, location: str

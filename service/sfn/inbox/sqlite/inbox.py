@@ -15,7 +15,7 @@ import anyio.to_thread
 import structlog
 
 from sfn.clock import Clock
-from sfn.domain.events import EventHistory, InboxMessage, Notification, PutResult, UndecodableRequest
+from sfn.domain.events import InboxMessage, Notification, PutResult, TableReport, UndecodableRequest
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Outcome
 from sfn.errors import Transient
@@ -183,8 +183,8 @@ class SqliteInbox:
     async def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
         return await self._committer.run(lambda operations: operations.table_index.with_uuid(catalog, uuid))
 
-    async def event_history(self, table: TableIdentifier) -> EventHistory | None:
-        return await self._committer.run(lambda operations: operations.event_history(table))
+    async def reported_tables(self, table: TableIdentifier) -> tuple[TableReport, ...]:
+        return await self._committer.run(lambda operations: operations.reported_tables(table))
 
     async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
         return await self._committer.run(lambda operations: operations.at_location(table, location))

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from sfn.domain.events import EventHistory, InboxMessage, PutResult
+from sfn.domain.events import InboxMessage, PutResult, TableReport
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import (
     BackwardStep,
@@ -48,7 +48,6 @@ from sfn.inbox.sqlite.operator_commands import SqliteAdmin
 from sfn.inbox.sqlite.schema import prepare
 from sfn.inbox.sqlite.table_index import IndexQueries
 from sfn.inbox.transitions import (
-    event_history_of,
     is_poison,
     on_claim,
     on_lease_expired,
@@ -213,9 +212,9 @@ class SqliteOperations:
             self._note(claim, key, outcome, before.attempt, now)
         return True
 
-    def event_history(self, table: TableIdentifier) -> EventHistory | None:
+    def reported_tables(self, table: TableIdentifier) -> tuple[TableReport, ...]:
         row = self._load(table)
-        return event_history_of(row) if row is not None else None
+        return row.table_state.reported if row is not None else ()
 
     def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
         return frozenset(name for name, _ in self.table_index.live_at(table.catalog, location)) - {table}
