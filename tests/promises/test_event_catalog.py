@@ -235,11 +235,38 @@ async def test_unreadable_file_is_an_error_of_the_table(ground: Ground, location
 
 
 async def test_missing_file_that_may_be_newer_is_waited_for(ground: Ground) -> None:
+    opaque, numbered = ground.versions("a", 2, log=0, named="x{}"), ground.versions("a", 2, log=0)
+    for first, last in (opaque, reversed(numbered)):
+        missing = max(first, last, key=lambda one: one.snapshot_id or 0)
+        del ground.store.files[missing.metadata_location]
+        ground.report(first, last)
+        with pytest.raises(Transient):
+            await ground.catalog.load(NAME, None)
+
+
+async def test_missing_file_that_was_reported_before_one_of_unknown_order_is_older(ground: Ground) -> None:
     versions = ground.versions("a", 2, log=0, named="x{}")
     del ground.store.files[versions[0].metadata_location]
-    ground.report(*versions)
-    with pytest.raises(Transient):
-        await ground.catalog.load(NAME, None)
+    assert (await ground.loaded(*versions)).table == versions[1]
+
+
+async def test_commit_without_a_uuid_after_an_end_counts_for_another_table_alone(ground: Ground) -> None:
+    former, (other,) = ground.versions("a", 3), ground.versions("b", 1)
+    ended = TableReport("a", (former[0].metadata_location,), 1, 2)
+    late, gone = former[2].metadata_location, former[1].metadata_location
+    del ground.store.files[gone]
+    for locations in ((late,), (gone,), (gone, late)):
+        ground.known = (ended, TableReport(None, locations))
+        for known_etag in (None, (await ground.loaded(former[2])).etag):
+            ground.known = (ended, TableReport(None, locations))
+            assert await ground.catalog.load(NAME, known_etag) == NoSuchTable()
+    for locations in ((other.metadata_location,), (other.metadata_location, late), (late, other.metadata_location)):
+        ground.known = (ended, TableReport(None, locations))
+        answer = await ground.catalog.load(NAME, None)
+        assert isinstance(answer, Loaded)
+        assert answer.table == other
+    ground.known = (replace(ended, uuid=None), TableReport(None, (other.metadata_location,)))
+    assert await ground.catalog.load(NAME, None) == NoSuchTable(), "it may be a late event of the one that ended"
 
 
 async def test_store_outage_has_store_scope(ground: Ground) -> None:

@@ -129,17 +129,22 @@ def test_drop_ends_a_table_of_unknown_uuid() -> None:
 
 
 def test_drop_of_an_unknown_table_is_remembered() -> None:
-    assert Names(drop(), commit(5, None)).now() is None
     assert Names(drop(), commit(5, None, CREATE)).now() == (None, (pointer(5),))
     assert Names(drop("u"), commit(5, "u", CREATE)).now() is None
     assert Names(drop("u"), commit(5, "u", CREATE), commit(6, "u", REGISTER)).now() == ("u", (pointer(6),))
 
 
 def test_without_uuids_the_order_of_arrival_decides() -> None:
-    names = Names(commit(5, None, CREATE), drop(), commit(6, None))
+    names = Names(commit(5, None, CREATE), drop())
     assert names.now() is None
     assert names.hear(commit(0, None, CREATE)).now() == (None, (pointer(0),))
     assert names.hear(commit(1, None), drop()).now() is None
+
+
+def test_commit_without_a_uuid_after_an_end_is_left_to_its_file() -> None:
+    names = Names(commit(5, "u", CREATE), drop(), commit(6, None), commit(0, None))
+    assert names.now() == (None, (pointer(6), pointer(0)))
+    assert [table.created_seq for table in names.tables[NAME]] == [1, -1]
 
 
 def test_commit_without_a_uuid_replaces_no_file_of_a_known_table() -> None:
@@ -197,7 +202,7 @@ def test_late_event_follows_its_table_to_the_last_name() -> None:
 
 
 def test_late_event_of_another_table_follows_no_rename() -> None:
-    names = Names(commit(1, "u", CREATE), *renamed("u"), commit(2, "v"), commit(3, None))
+    names = Names(commit(1, "u", CREATE), *renamed("u"), commit(3, None), commit(2, "v"))
     assert names.now(OTHER) == ("u", (pointer(1),))
 
 
@@ -269,9 +274,19 @@ def test_publish_of_all_events_decides_which_file_is_the_newest() -> None:
     assert tables_of(None) == ()
 
 
+def test_published_file_shows_the_uuid_before_all_events_are_published() -> None:
+    (table,) = tables_of(job(pending=PendingChange(is_unspecific=True)))
+    assert (table.uuid, table.locations) == ("u", (pointer(1), pointer(2)))
+
+
 @pytest.mark.parametrize(
     "undecided",
-    [job(pending=PendingChange(is_unspecific=True)), job(published=None), job(published=3), job(uuid="v")],
+    [
+        job(uuid="u", pending=PendingChange(is_unspecific=True)),
+        job(published=None),
+        job(published=3),
+        job(uuid="v"),
+    ],
     ids=["events are pending", "nothing is published", "another file is published", "another table is published"],
 )
 def test_undecided_locations_stay(undecided: Job) -> None:
@@ -289,10 +304,12 @@ def test_table_of_a_known_uuid_is_the_only_one() -> None:
 def test_dead_letter_leaves_the_published_location_alone(reason: DeadLetterReason) -> None:
     pending = PendingChange(is_unspecific=True)
     assert [one.locations for one in tables_of(job(reason, uuid="u", pending=pending))] == [(pointer(1),)]
-    assert [one.locations for one in tables_of(job(reason, pending=pending))] == [()]
-    assert [one.locations for one in tables_of(job(reason, uuid="v", pending=pending))] == [()]
+    for other in (job(reason, pending=pending, published=3), job(reason, uuid="v", pending=pending)):
+        assert [one.locations for one in tables_of(other)] == [()]
 
 
 def test_dead_letter_with_another_cause_doubts_nothing() -> None:
     pending = PendingChange(is_unspecific=True)
-    assert tables_of(job(DeadLetterReason.HELD_DROP, pending=pending)) == KNOWN
+    assert [one.locations for one in tables_of(job(DeadLetterReason.HELD_DROP, pending=pending))] == [
+        KNOWN[0].locations
+    ]

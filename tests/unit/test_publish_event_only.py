@@ -253,6 +253,21 @@ async def test_a_commit_of_a_table_whose_birth_was_not_told_counts_if_no_other_t
     assert line.document(A)["metadata_file_path"] == other.metadata_location
 
 
+async def test_a_sender_without_uuids_and_births_may_give_a_name_to_the_next_table() -> None:
+    """Nessie's events are so."""
+    line = ToldLine()
+    for _ in range(3):
+        await line.tell(A, line.create(A), seconds=60)
+        table = line.commit(A)
+        await line.tell(A, table, seconds=60)
+        assert (line.document(A)["state"], line.document(A)["guid"]) == ("current", table.uuid)
+        await line.drop()
+        await line.tell(A, table, seconds=60)
+        assert line.document(A)["state"] == "dropped", "it is late"
+    await line.work(30 * DAY)
+    assert [row async for row in line.inbox.tables("prod")] == []
+
+
 async def test_a_commit_without_a_uuid_takes_no_name_of_another_table() -> None:
     """It may be a late one: without its table's birth, events cannot decide this."""
     line = ToldLine()

@@ -65,12 +65,18 @@ class EventCatalog:
                 `LocationRefused` for a location that is not allowed.
             ExternalError: from `read_range`.
         """
-        current = current_table(await self._reported(table))
+        tables = await self._reported(table)
+        current = current_table(tables)
         if current is None or not current.locations:
             return NoSuchTable()
-        if len(current.locations) == 1 and _etag(current.locations[0]) == known_etag:
+        # Events that name no table, after the end of another one, may be late events of that one.
+        is_unnamed = current.uuid is None and current.created_seq < 0
+        former = frozenset(one.uuid for one in tables if one is not current) if is_unnamed else frozenset()
+        if not former and len(current.locations) == 1 and _etag(current.locations[0]) == known_etag:
             return NotModified()
-        newest = await self._newest(current)
+        newest = await self._newest(current, former)
+        if newest is None:
+            return NoSuchTable()
         etag = _etag(newest.metadata_location)
         return NotModified() if etag == known_etag else Loaded(newest, etag)
 
@@ -91,26 +97,36 @@ class EventCatalog:
     async def close(self) -> None:
         """Do nothing, as nothing is open."""
 
-    async def _newest(self, reported: TableReport) -> Table:
-        """Return the newest of a table's metadata files, with as few reads as needed: mostly one."""
-        newest: Table | None = None
-        problems: dict[str, Transient | Permanent] = {}
+    async def _newest(self, reported: TableReport, former: frozenset[str | None]) -> Table | None:
+        """Return the newest of a table's metadata files, with as few reads as needed: mostly one.
+
+        Args:
+            reported: the table.
+            former: the uuids of the tables that had the name before, if the reported table has no uuid and may be one
+                of them; None for an unknown one.
+
+        Returns:
+            None if no file is certainly of another table than the former ones.
+        """
+        newest, late = None, None
+        missing: list[str] = []
         for location in reversed(reported.locations):
             if newest is not None and _is_not_newer(location, newest):
                 continue
             found = await self._metadata(location)
             if found is None:
-                problems[location] = _missing(location)
-            elif None not in {found.uuid, reported.uuid} and found.uuid != reported.uuid:
-                problems[location] = _other_table(location, found, reported)
-            elif newest is None or _order(newest, found) is MetadataOrder.NEWER:
+                # Of two files of unknown order, the one that was reported first is older.
+                if newest is None or _order(newest, location) is MetadataOrder.NEWER:
+                    missing.append(location)
+            elif _is_late(found, reported, former):
+                late = found
+            elif newest is None or _order(newest, location, found.metadata_log) is MetadataOrder.NEWER:
                 newest = found
-        for location, problem in problems.items():
-            # Another table's file is a late event, as long as there is a file of this table.
-            if newest is None or (isinstance(problem, Transient) and not _is_not_newer(location, newest)):
-                raise problem
-        if newest is None:
-            raise ValueError(reported)
+        for location in missing:
+            if not former and (newest is None or not _is_not_newer(location, newest)):
+                raise _missing(location)
+        if newest is None and late is not None and not former:
+            raise _other_table(late, reported)
         return newest
 
     async def _metadata(self, location: str) -> Table | None:
@@ -143,14 +159,20 @@ class EventCatalog:
             ) from None
 
 
-def _order(newest: Table, other: Table) -> MetadataOrder:
-    return compare_metadata(newest.metadata_location, newest.metadata_log, other.metadata_location, other.metadata_log)
+def _order(newest: Table, location: str, log: Sequence[str] = ()) -> MetadataOrder:
+    return compare_metadata(newest.metadata_location, newest.metadata_log, location, log)
 
 
 def _is_not_newer(location: str, newest: Table) -> bool:
     """Return whether a location is known to be older than a metadata file that was read, without a read of its own."""
-    order = compare_metadata(newest.metadata_location, newest.metadata_log, location, ())
-    return order in {MetadataOrder.SAME, MetadataOrder.OLDER}
+    return _order(newest, location) in {MetadataOrder.SAME, MetadataOrder.OLDER}
+
+
+def _is_late(found: Table, reported: TableReport, former: frozenset[str | None]) -> bool:
+    """Return whether a file is, or may be, of another table than the one that has the name."""
+    if former:
+        return found.uuid in former or None in former
+    return reported.uuid is not None and found.uuid is not None and found.uuid != reported.uuid
 
 
 def _missing(location: str) -> Transient:
@@ -163,9 +185,9 @@ def _missing(location: str) -> Transient:
     )
 
 
-def _other_table(location: str, found: Table, reported: TableReport) -> Permanent:
+def _other_table(found: Table, reported: TableReport) -> Permanent:
     return Permanent(
-        location,
+        found.metadata_location,
         scope=ErrorScope.TABLE,
         expected=f"a metadata file of the table {reported.uuid}, which has the name by the events so far",
         found=f"one of the table {found.uuid}",

@@ -8,7 +8,8 @@ Events arrive late, twice and in any order, so a rule must not depend on the ord
 - A drop or a rename ends the table with the uuid of the event, also if it comes before all other events of the table.
 - What is reported under a former name follows the table to its new name.
 
-Events without a uuid are about the table that has the name now. Their order of arrival decides.
+Events without a uuid are about the table that has the name now. Their order of arrival decides. After an end, a commit
+without a uuid may be of the next table or a late one: the metadata file decides (`sfn.catalogs.event_sourced`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from sfn.domain.events import Notification, TableOrigin, TableReport, current_ta
 from sfn.domain.identifiers import TableIdentifier, normal_uuid
 from sfn.domain.jobs import DeadLetterReason, PendingChange
 from sfn.inbox.model import Job
-from sfn.sfnfile.ordering import MetadataOrder, compare_metadata, metadata_version
+from sfn.sfnfile.ordering import MetadataOrder, compare_metadata
 
 MAX_TABLES = 8
 """Most tables of one name that are remembered."""
@@ -39,22 +40,24 @@ Tables: TypeAlias = tuple[TableReport, ...]
 def tables_of(job: Job | None) -> Tables:
     """Return the tables of a job's name, with what its last publish showed about the current one.
 
-    After a publish of all events, its metadata file is the newest one. If the job is a dead letter that a wrong
-    metadata location may have caused, only the published location remains, so that the next event counts.
+    The published file shows the table's uuid and, after a publish of all events, is its newest file. If the job is a
+    dead letter that a wrong location may have caused, only the published location remains, so that the next event
+    counts.
     """
     tables, published = (job.table_state.reported, job.table_state.live) if job is not None else ((), None)
-    table = current_table(tables)
-    if job is None or table is None:
+    table = after = current_table(tables)
+    if job is None or after is None:
         return tables
-    is_doubtful, is_settled = job.reason in _DOUBTFUL_REASONS, job.pending == PendingChange()
-    if published is not None and (
-        (is_doubtful and table.uuid is not None and table.uuid == published.uuid)
-        or (is_settled and table.uuid in {None, published.uuid} and published.metadata_location in table.locations)
-    ):
+    is_doubtful, location = job.reason in _DOUBTFUL_REASONS, None
+    if published is not None and after.uuid is None and published.metadata_location in after.locations:
         tables = tuple(one for one in tables if one is table or one.uuid != published.uuid)
-        after = replace(table, uuid=published.uuid, locations=(published.metadata_location,))
-    else:
-        after = replace(table, locations=()) if is_doubtful else table
+        after = replace(after, uuid=published.uuid)
+    if published is not None and after.uuid == published.uuid:
+        location = published.metadata_location
+    if is_doubtful:
+        after = replace(after, locations=(location,) if location is not None else ())
+    elif location in after.locations and job.pending == PendingChange():
+        after = replace(after, locations=(location,))
     return _replace_table(tables, table, after)
 
 
@@ -116,11 +119,10 @@ class _Report:
             return
         uuid = uuid or table.uuid
         if any(table.ended_seq is not None and one.created_seq >= table.ended_seq for one in self._of(new)):
-            self._report(new, uuid, locations, None)
-        elif locations := (*table.locations, *locations):
+            if locations:
+                self._report(new, uuid, locations, None)
+        elif (locations := (*table.locations, *locations)) or uuid is not None:
             self._report(new, uuid, locations, TableOrigin.REGISTER)
-        elif uuid is not None:
-            self._report(new, uuid, (), TableOrigin.REGISTER)
 
     def _end(self, name: TableIdentifier, uuid: str | None, renamed_to: TableIdentifier | None = None) -> None:
         """End the table of the event; without a uuid, all tables that have the name.
@@ -151,8 +153,6 @@ class _Report:
                 table = _with_uuid(self._of(name), uuid)
             elif origin is None:
                 table = current_table(self._of(name))
-                if table is None and not is_first:
-                    return
             else:
                 table = None
                 self.tables[name] = tuple(
@@ -170,7 +170,8 @@ class _Report:
 def _after_report(
     table: TableReport, uuid: str | None, locations: Sequence[str], origin: TableOrigin | None, created_seq: int
 ) -> TableReport:
-    is_known, is_proven = table.created_seq >= 0, table.uuid == uuid
+    is_known = table.created_seq >= 0
+    is_proven = table.uuid == uuid and (uuid is not None or is_known)
     created = table.created_seq if is_known else created_seq
     if table.ended_seq is not None:
         # A registration that the end overtook brings nothing back, nor does a late one with an older file.
@@ -200,9 +201,7 @@ def _add_location(known: tuple[str, ...], location: str, *, is_proven: bool) -> 
         if not (is_proven and order is MetadataOrder.NEWER):
             remaining.append(other)
     remaining.append(location)
-    if len(remaining) > MAX_LOCATIONS:
-        remaining.remove(min(remaining, key=lambda one: metadata_version(one) or -1))
-    return tuple(remaining)
+    return tuple(remaining[-MAX_LOCATIONS:])
 
 
 def _is_older(locations: Sequence[str], known: Sequence[str]) -> bool:

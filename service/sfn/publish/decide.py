@@ -85,7 +85,7 @@ def _decide(
     layout = policy.layout(name, location) if location is not None else None
     refresh = job.table_state.refresh_at is not None and now >= job.table_state.refresh_at
     listed = job.table_state.listed_as if isinstance(answer.found, NoSuchTable) else None
-    if table is not None and table.skip_reason is None and policy.table_filter.covers(name) and not policy.is_retired:
+    if table is not None and table.skip_reason is None and policy.publishes(name):
         listed = find_listed_name(job, observations, policy, name, table, refresh=refresh)
         if listed is None and (unlisted := recheck_failed_listing(job, observations, name)) is not None:
             return unlisted

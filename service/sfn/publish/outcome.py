@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from sfn.domain.events import current_table
-from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import (
     DeadLettered,
     DeadLetterReason,
@@ -77,7 +77,8 @@ def outcome_without_table(context: PublishContext, builder: PlanBuilder) -> Done
     # What events reported is stored for longer than an event can be late. The location of a live table without files of
     # ours is stored as long as it has none, because no other source has it.
     is_remembered = bool(context.job.locations or table_state.reported)
-    is_alive = current_table(table_state.reported) is not None
+    has_table = isinstance(context.answer.found, Table) or not policy.publishes(context.name)
+    is_alive = has_table and current_table(table_state.reported) is not None
     max_misses = policy.expire_after // policy.refresh_after + 1
     locations = frozenset(layout_location(text) for text in context.job.locations)
     wake_locations = locations if table_state.misses == 0 else frozenset()

@@ -114,6 +114,10 @@ class Policy:
             location = folder_below_root(self.root, name.namespace, name.name)
         return FileLayout(location, self.naming, self.placement)
 
+    def publishes(self, name: TableIdentifier) -> bool:
+        """Return whether a table of this name gets files."""
+        return not self.is_retired and self.table_filter.covers(name)
+
     @property
     def has_branch_files(self) -> bool:
         """True if other branches than `main` may have files."""

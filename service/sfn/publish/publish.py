@@ -316,7 +316,7 @@ class QueryRunner:
     async def _load(self, table: TableIdentifier, observations: Observations) -> CatalogAnswer:
         cached = self.latest_cache if table == self.name else PublishCache()
         asked_at = self.ports.clock.now()
-        if self.policy.event_only and (self.policy.is_retired or not self.policy.table_filter.covers(table)):
+        if self.policy.event_only and not self.policy.publishes(table):
             # It gets no files, so a metadata file that cannot be read is no trouble.
             return CatalogAnswer(NoSuchTable(), None, asked_at, asked_at, observations.next_sequence())
         loaded = await self.ports.catalog.load(table, cached.etag if cached.table is not None else None)
