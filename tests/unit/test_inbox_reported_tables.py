@@ -56,7 +56,8 @@ class Names:
     def hear(self, *events: Notification) -> Names:
         for event in events:
             self.seq += 1
-            self.tables |= on_report(event, self.seq, lambda name: self.tables.get(name, ()))
+            assert isinstance(event.subject, TableIdentifier)
+            self.tables |= on_report(event.subject, event, self.seq, lambda name: self.tables.get(name, ()))
         return self
 
     def now(self, name: TableIdentifier = NAME) -> tuple[str | None, tuple[str, ...]] | None:

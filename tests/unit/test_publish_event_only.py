@@ -118,6 +118,16 @@ async def test_a_registration_brings_a_dropped_table_back_but_not_to_an_older_fi
     assert line.document(A)["state"] == "current"
 
 
+async def test_a_registration_without_a_uuid_may_step_back() -> None:
+    line = ToldLine()
+    first = line.create(A)
+    await line.tell(A, first, TableOrigin.CREATE, uuid=first.uuid, seconds=60)
+    await line.tell(A, line.commit(A), uuid=first.uuid, seconds=60)
+    await line.hear(Notification(A, drop=True), seconds=SECONDS + 1)
+    await line.tell(A, first, TableOrigin.REGISTER, seconds=60)
+    assert line.document(A)["metadata_file_path"] == first.metadata_location
+
+
 @pytest.mark.parametrize("birth", list(TableOrigin))
 async def test_a_birth_without_a_uuid_is_believed(birth: TableOrigin) -> None:
     """Events without a uuid are taken in the order in which they arrive."""

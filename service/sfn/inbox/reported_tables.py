@@ -62,17 +62,18 @@ def tables_of(job: Job | None) -> Tables:
 
 
 def on_report(
-    notification: Notification, seq: int, known: Callable[[TableIdentifier], Tables]
+    name: TableIdentifier, notification: Notification, seq: int, known: Callable[[TableIdentifier], Tables]
 ) -> dict[TableIdentifier, Tables]:
     """Return the tables of each name that an event of an event-only catalog changes.
 
     Args:
-        notification: the event about a table.
+        name: the subject of the event.
+        notification: the event.
         seq: its number.
         known: returns the tables of a name before the event.
     """
     report = _Report(seq, known)
-    report.fold(notification)
+    report.fold(name, notification)
     return {name: tables for name, tables in report.tables.items() if tables != report.before[name]}
 
 
@@ -89,10 +90,8 @@ class _Report:
         self.before: dict[TableIdentifier, Tables] = {}
         self.tables: dict[TableIdentifier, Tables] = {}
 
-    def fold(self, notification: Notification) -> None:
-        name, uuid, location = notification.subject, normal_uuid(notification.uuid), notification.min_metadata_location
-        if not isinstance(name, TableIdentifier):
-            raise TypeError(name)
+    def fold(self, name: TableIdentifier, notification: Notification) -> None:
+        uuid, location = normal_uuid(notification.uuid), notification.min_metadata_location
         locations = () if location is None else (location,)
         if notification.renamed_from is not None or notification.renamed_to is not None:
             self._rename(notification.renamed_from or name, notification.renamed_to or name, uuid, locations)

@@ -358,7 +358,7 @@ def jobs_after_notification(
     jobs: dict[JobKey, Job] = {subject: on_notification(load(subject), notification, seq, now, cap)}
     if subject.catalog not in config.event_only_catalogs or not isinstance(subject, TableIdentifier):
         return jobs
-    for name, tables in on_report(notification, seq, lambda name: tables_of(load(name))).items():
+    for name, tables in on_report(subject, notification, seq, lambda name: tables_of(load(name))).items():
         job = jobs.get(name) or on_notification(load(name), Notification(name), seq, now, cap)
         jobs[name] = replace(job, table_state=dataclasses.replace(job.table_state, reported=tables))
     return jobs
