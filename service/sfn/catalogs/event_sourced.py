@@ -123,7 +123,7 @@ class EventCatalog:
             elif newest is None or _order(newest, location, found.metadata_log) is MetadataOrder.NEWER:
                 newest = found
         for location in missing:
-            if not former and (newest is None or not _is_not_newer(location, newest)):
+            if newest is None or not _is_not_newer(location, newest):
                 raise _missing(location)
         if newest is None and late is not None and not former:
             raise _other_table(late, reported)
