@@ -12,12 +12,14 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Final
 
+import anyio
+
 from sfn.clock import SystemClock
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import Capacity, DeadLettered, DeadLetterReason
 from sfn.inbox.model import InboxConfig
-from sfn.inbox.sqlite.operations import SqliteOperations
+from sfn.inbox.sqlite import SqliteInbox
 from tests.bench import servers
 from tests.bench.accept import create, event, event_sender
 from tests.bench.clients import Wire, wire
@@ -74,16 +76,20 @@ def measure(letters: int, folder: Path, say: Say) -> list[Figure]:
 
 def fill(inbox: Path, letters: int) -> None:
     """Make an inbox with so many open dead letters, each by the verbs that make one."""
+    anyio.run(_fill, inbox, letters)
+
+
+async def _fill(path: Path, letters: int) -> None:
     now = SystemClock().now()
-    ledger = SqliteOperations(str(inbox), InboxConfig())
     dead = DeadLettered(DeadLetterReason.PERMANENT, "refused by the benchmark", recheck_at=now + timedelta(hours=8))
-    for first in range(0, letters, _MADE_AT_ONCE):
-        names = [_named(number) for number in range(first, min(letters, first + _MADE_AT_ONCE))]
-        with ledger.transaction():
-            ledger.put([Notification(TableIdentifier(CATALOG, (NAMESPACE,), name), "bench") for name in names], now)
-            for claim in ledger.claim(Capacity(len(names), len(names), 0), now).jobs:
-                ledger.settle(claim, dead, now)
-    ledger.close()
+    async with SqliteInbox.opened(path, InboxConfig(), SystemClock()) as inbox:
+        for first in range(0, letters, _MADE_AT_ONCE):
+            names = [_named(number) for number in range(first, min(letters, first + _MADE_AT_ONCE))]
+            await inbox.put([Notification(TableIdentifier(CATALOG, (NAMESPACE,), name), "bench") for name in names])
+            claimed = await inbox.claim(Capacity(len(names), len(names), 0))
+            async with anyio.create_task_group() as tasks:
+                for claim in claimed.jobs:
+                    tasks.start_soon(inbox.settle, claim, dead, now)
 
 
 def _named(number: int) -> str:

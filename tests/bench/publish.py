@@ -20,7 +20,6 @@ from sfn.catalogs.memory import MemoryCatalog
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import Capacity, StoredObject
-from sfn.inbox.memory import MemoryInbox
 from sfn.publish.policy import Policy
 from sfn.publish.publish import Ports, publish
 from sfn.sfnfile.naming import EXTENSION, IDENTIFIER, ORDINAL, Naming
@@ -32,6 +31,7 @@ from tests.bench.record import Figure, Goal, Run, Unmeasured
 from tests.bench.servers import Setting, records, service
 from tests.promises.inboxes import TERMS
 from tests.support.clock import HandClock
+from tests.support.memory_inbox import MemoryInbox
 
 COMMITS: Final = 150
 """Of each run: more than the files of commits that stay, so that some are deleted too."""

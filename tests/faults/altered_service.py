@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -20,9 +19,7 @@ from typing import Any, Final
 from sfn.app import service
 from sfn.cli import main
 from sfn.inbox import intents
-from sfn.inbox.sqlite import group_commit
-from sfn.inbox.sqlite.group_commit import WriterJob, run_transaction
-from sfn.inbox.sqlite.operations import SqliteOperations
+from sfn.inbox.sqlite_writer import SqliteWriter
 from sfn.settings import load
 from sfn.storage import remote_store
 from tests.faults.stores import SlowStore
@@ -44,12 +41,6 @@ A_COMMIT: Final = 0.01
 """Seconds that the inbox's disk takes: what is acknowledged before it is on disk is there to be lost."""
 
 
-def transact_slowly(ledger: SqliteOperations, jobs: Sequence[WriterJob[Any]]) -> None:
-    """One transaction, on a slow disk."""
-    time.sleep(A_COMMIT)
-    run_transaction(ledger, jobs)
-
-
 def _ask_sooner() -> None:
     assert vars(intents)["MERGE_WINDOW"] is intents.MERGE_WINDOW, (
         "it is looked up elsewhere now, and would not be shorter"
@@ -67,9 +58,13 @@ def _hurry() -> None:
 
 
 def _slow_down() -> None:
-    names = vars(group_commit)
-    assert names["run_transaction"] is run_transaction, "the committer calls something else now, and would not be slow"
-    names["run_transaction"] = transact_slowly
+    run_transaction = SqliteWriter._run  # noqa: SLF001 - a slow disk is none of the product's settings
+
+    def run_slowly(writer: SqliteWriter, *calls: Any, **options: Any) -> None:  # noqa: ANN401 - as it is called
+        time.sleep(A_COMMIT)
+        run_transaction(writer, *calls, **options)
+
+    SqliteWriter._run = run_slowly  # type: ignore[method-assign, assignment] # noqa: SLF001
     raise SystemExit(service.run(load(Path(sys.argv[-1])), wrap_store=partial(SlowStore, seconds=HALF_A_CALL)))
 
 

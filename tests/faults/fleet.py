@@ -254,7 +254,7 @@ async def letters(dsn: str) -> dict[str, int]:
 
 async def leased(dsn: str) -> int:
     """How many claims are open."""
-    (count,) = await stored(dsn, "SELECT count(*) FROM sfn.subject WHERE state = 'leased'")
+    (count,) = await stored(dsn, "SELECT count(*) FROM sfn.job WHERE state = 'leased'")
     return int(count)
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 import anyio
 
+from sfn.inbox.records import decode_job
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.document import Document, parse
 from sfn.sfnfile.naming import FileLayout, FileOwner
@@ -89,20 +90,21 @@ def letters(path: Path) -> dict[str, int]:
 def leased(path: Path) -> int:
     """How many claims are open."""
     with _opened(path) as db:
-        return int(db.execute("SELECT count(*) FROM subject WHERE state = 'leased'").fetchone()[0])
+        return int(db.execute("SELECT count(*) FROM job WHERE state = 'leased'").fetchone()[0])
 
 
 def most_attempts(path: Path) -> int:
     """The highest count of attempts over all rows."""
     with _opened(path) as db:
-        return int(db.execute("SELECT coalesce(max(attempt), 0) FROM subject").fetchone()[0])
+        return max((decode_job(record).attempt for (record,) in db.execute("SELECT record FROM job")), default=0)
 
 
 def unsettled(path: Path) -> int:
-    """How many rows have a hint that no publish has seen through, and are not dead."""
+    """How many rows have a hint that no publish has seen through, and are not dead; and what waits to be folded."""
     with _opened(path) as db:
-        query = "SELECT count(*) FROM subject WHERE seq > done_seq AND state != 'dead'"
-        return int(db.execute(query).fetchone()[0])
+        waiting = int(db.execute("SELECT count(*) FROM pending").fetchone()[0])
+        rows = [decode_job(record) for (record,) in db.execute("SELECT record FROM job WHERE state != 'dead'")]
+    return waiting + sum(row.version > row.processed_version for row in rows)
 
 
 class Tables(Protocol):

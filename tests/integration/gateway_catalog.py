@@ -120,13 +120,19 @@ class Gated:
         return held
 
     def intents(self, *, left: bool) -> int:
-        """How many intents are open.
+        """How many intents are open, once all that was noted of them is folded.
 
         Args:
             left: of commits whose answer did not tell their outcome; else of those without an answer.
         """
+
+        def waiting() -> int:
+            with closing(sqlite3.connect(f"file:{self.folder}/inbox.db?mode=ro", uri=True)) as inbox:
+                return int(inbox.execute("SELECT count(*) FROM pending").fetchone()[0])
+
+        wait_for(lambda: waiting() == 0, "all messages to be folded", PATIENCE, _LOOK_EVERY)
         with closing(sqlite3.connect(f"file:{self.folder}/inbox.db?mode=ro", uri=True)) as inbox:
-            query = "SELECT count(DISTINCT id) FROM intent WHERE left_open = ?"
+            query = "SELECT count(DISTINCT id) FROM intent WHERE is_unresolved = ?"
             (count,) = inbox.execute(query, (left,)).fetchone()
         return int(count)
 

@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from sfn.inbox.postgres.job_queue import POLLED
+from sfn.inbox.postgres import POLL_INTERVAL
 from sfn.sfnfile.document import DocumentState
 from tests.faults import inspection
 from tests.faults.inspection import contents
@@ -240,9 +240,9 @@ async def test_what_one_process_takes_another_one_publishes_and_a_third_one_tell
     admin = await ground.start("admin", "admin")
     took = [await published_in(ground, receiver) for _ in range(EVENTS)]
     print("seconds to a file of another process:", [round(seconds, 3) for seconds in took])
-    assert max(took) < POLLED.total_seconds() + SLACK
+    assert max(took) < POLL_INTERVAL.total_seconds() + SLACK
     # Notified: of those who only look once a second hardly any would be that early.
-    assert sorted(took)[EVENTS // 2] < POLLED.total_seconds() / 2
+    assert sorted(took)[EVENTS // 2] < POLL_INTERVAL.total_seconds() / 2
     for service in (receiver, worker, admin):
         assert [await service.get(path) for path in ("/livez", "/readyz", "/metrics")] == [200] * 3
     table = f"/admin/v1/tables/{CATALOG}/{NAMESPACE}/orders"
@@ -284,7 +284,7 @@ async def test_a_sweep_is_one_worker_s_and_the_other_one_s_when_that_dies(ground
         await anyio.sleep(0.05)
     took = anyio.current_time() - died
     print("seconds from the death of one to the other one's sweep:", round(took, 2))
-    assert took < LEASE + POLLED.total_seconds() + SLACK
+    assert took < LEASE + POLL_INTERVAL.total_seconds() + SLACK
 
 
 async def sweeping(workers: Sequence[Service]) -> Service:

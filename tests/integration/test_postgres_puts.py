@@ -1,4 +1,4 @@
-"""Puts into an inbox in PostgreSQL."""
+"""Appends to an inbox in PostgreSQL, and its outages."""
 
 from __future__ import annotations
 
@@ -15,25 +15,35 @@ import pytest
 
 from sfn.clock import SystemClock
 from sfn.domain.events import Notification, PutResult, TableOrigin, UndecodableRequest
-from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import Done, LeasedJob
 from sfn.errors import ErrorScope, Permanent, Transient
 from sfn.inbox.model import CommittedTransaction, InboxConfig
-from sfn.inbox.postgres import PostgresInbox, PostgresServer
-from sfn.inbox.postgres.database import reached
-from sfn.inbox.postgres.tables import Sql
+from sfn.inbox.postgres import FOLD_LOCK, PostgresInbox, PostgresTransaction, connected
+from sfn.inbox.postgres_connections import PostgresServer
+from sfn.inbox.records import encode_key
+from sfn.inbox.schema import APPEND_NUMBERS
 from tests.promises.inboxes import PLENTY, TERMS, TOLD
 from tests.servers.postgres import Postgres
 from tests.support.clock import HandClock
-from tests.support.shared_inboxes import claims, done, fill, named, replicas, session, stored
+from tests.support.shared_inboxes import (
+    blocked,
+    claims,
+    done,
+    fill,
+    holding_fold_lock,
+    named,
+    replicas,
+    session,
+    stored,
+    stored_jobs,
+)
 
-# Concurrent puts.
-
+# ── Concurrent appends
 
 LONG = TableIdentifier("prod", tuple(f"{'n' * 500}{level}" for level in range(60)), "é" * 500)
 """Longer than an index takes."""
-BEHIND = "SELECT count(*) FROM sfn.subject s WHERE seq <> (SELECT max(seq) FROM sfn.event e WHERE e.key = s.key)"
-WORK = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
 
 
 @pytest.fixture(name="dsn")
@@ -41,13 +51,24 @@ def fixture_dsn(postgres: Postgres, database: str) -> str:
     return postgres.dsn(database)
 
 
-async def test_puts_of_the_same_tables_in_any_order_wait_for_nobody_in_a_circle(dsn: str) -> None:
+async def versions(dsn: str) -> dict[str, int]:
+    """Return the version of each job: the number of its notifications."""
+    return {str(subject): job.version for subject, job in (await stored_jobs(dsn)).items()}
+
+
+async def fold_all(inbox: PostgresInbox) -> None:
+    """Fold everything that waits."""
+    while (await inbox.fold()).has_more:
+        pass
+
+
+async def test_appends_of_the_same_tables_in_any_order_never_deadlock(dsn: str) -> None:
     tables = [named(number) for number in range(12)]
     failed: list[Transient] = []
 
     async def putter(inbox: PostgresInbox, number: int) -> None:
         for turn in range(25):
-            mine = (tables[number:] + tables[:number])[:: -1 if turn % 2 else 1]
+            mine = tables[number:] + tables[:number]
             try:
                 await inbox.put(
                     [
@@ -55,21 +76,21 @@ async def test_puts_of_the_same_tables_in_any_order_wait_for_nobody_in_a_circle(
                         for name in mine[:: -1 if turn % 2 else 1]
                     ]
                 )
-            except Transient as trouble:
-                failed.append(trouble)
+            except Transient as error:
+                failed.append(error)
 
     async with replicas(dsn, SystemClock(), 3) as inboxes:
         async with anyio.create_task_group() as tasks:
             for number in range(12):
                 tasks.start_soon(putter, inboxes[number % 3], number)
         assert failed == []
+        await fold_all(inboxes[0])
         assert await stored(dsn, "SELECT count(*) FROM sfn.event") == [12 * 25 * 12]
-        assert await stored(dsn, "SELECT count(*) FROM sfn.subject") == [12]
-        assert await stored(dsn, BEHIND) == [0]
-    assert await stored(dsn, WORK) == [0]
+        assert await versions(dsn) == {str(name): 12 * 25 for name in tables}
+    assert await stored(dsn, DEADLOCKS) == [0]
 
 
-async def test_puts_claims_and_settles_of_the_same_tables_wait_for_nobody_in_a_circle(dsn: str) -> None:
+async def test_appends_claims_and_settles_of_the_same_tables_never_deadlock(dsn: str) -> None:
     clock = SystemClock()
     stop = anyio.Event()
 
@@ -85,17 +106,24 @@ async def test_puts_claims_and_settles_of_the_same_tables_wait_for_nobody_in_a_c
                 await inbox.record_location(claim, f"s3://lake/{claim.fencing_token % 3}", "u")
                 await inbox.settle(claim, done(0), clock.now())
 
-    async with replicas(dsn, clock, 3) as inboxes, anyio.create_task_group() as working:
-        for inbox in inboxes:
-            working.start_soon(worker, inbox)
-        async with anyio.create_task_group() as tasks:
-            for number in range(6):
-                tasks.start_soon(putter, inboxes[number % 3], number)
-        stop.set()
-    assert await stored(dsn, WORK) == [0]
+    async with replicas(dsn, clock, 3) as inboxes:
+        async with anyio.create_task_group() as working:
+            for inbox in inboxes:
+                working.start_soon(worker, inbox)
+            async with anyio.create_task_group() as tasks:
+                for number in range(6):
+                    tasks.start_soon(putter, inboxes[number % 3], number)
+            stop.set()
+        await fold_all(inboxes[0])
+        # Each table has its notifications, and the wake-ups of others at its location.
+        events = Counter(await stored(dsn, "SELECT key FROM sfn.event"))
+        found = {encode_key(subject): job.version for subject, job in (await stored_jobs(dsn)).items()}
+        assert sum(events.values()) == 6 * 40 * 9
+        assert all(found[key] >= count for key, count in events.items())
+    assert await stored(dsn, DEADLOCKS) == [0]
 
 
-async def test_an_event_that_two_processes_get_at_once_is_taken_once(dsn: str) -> None:
+async def test_an_event_that_two_processes_receive_at_once_is_accepted_once(dsn: str) -> None:
     accepted: list[PutResult] = []
 
     async def put(inbox: PostgresInbox, events: Sequence[str]) -> None:
@@ -107,111 +135,155 @@ async def test_an_event_that_two_processes_get_at_once_is_taken_once(dsn: str) -
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(put, inboxes[0], events)
                 tasks.start_soon(put, inboxes[1], events[::-1])
+        await fold_all(inboxes[0])
     assert sum(one.accepted for one in accepted) == sum(one.duplicates for one in accepted) == 60
+    assert sum((await versions(dsn)).values()) == 60
 
 
-async def test_a_table_that_two_processes_hear_of_first_has_one_row(dsn: str) -> None:
+async def test_an_event_that_is_twice_in_one_batch_is_accepted_once(dsn: str) -> None:
+    async with replicas(dsn, SystemClock(), 1) as [inbox]:
+        event = Notification(named(0), "etl", "e1")
+        assert await inbox.put([event, Notification(named(1)), event]) == PutResult(2, 1)
+        await fold_all(inbox)
+    assert await versions(dsn) == {str(named(0)): 1, str(named(1)): 1}
+
+
+async def test_an_append_of_more_records_than_one_statement_takes_is_stored_as_a_whole(dsn: str) -> None:
+    count = APPEND_NUMBERS + 500
+    async with PostgresInbox.opened(PostgresServer(dsn), InboxConfig(), SystemClock(), queue_limit=2 * count) as inbox:
+        events = [Notification(named(number % 50), "etl", str(number)) for number in range(count)]
+        assert await inbox.put(events) == PutResult(count, 0)
+        assert await inbox.put(events[-700:]) == PutResult(0, 700)
+        await fold_all(inbox)
+    assert await versions(dsn) == {str(named(number)): count // 50 for number in range(50)}
+
+
+async def test_a_table_that_two_processes_learn_of_at_once_has_one_job(dsn: str) -> None:
     async with replicas(dsn, SystemClock(), 2) as inboxes:
         for turn in range(20):
             async with anyio.create_task_group() as tasks:
                 for inbox in inboxes:
                     tasks.start_soon(inbox.put, [Notification(named(turn)), Notification(named(turn + 1000))])
-        rows = await claims(inboxes[0])
-    assert len(rows) == 40
-    assert await stored(dsn, BEHIND) == [0]
+        leased = await claims(inboxes[0])
+    assert len(leased) == 40
+    assert set((await versions(dsn)).values()) == {2}
     assert await stored(dsn, "SELECT count(*) FROM sfn.event") == [80]
 
 
-async def test_who_comes_while_a_transaction_runs_shares_the_next(dsn: str) -> None:
+async def test_calls_that_come_during_an_append_share_the_next_one(dsn: str) -> None:
     commits: list[CommittedTransaction] = []
     opened = PostgresInbox.opened(PostgresServer(dsn), InboxConfig(), SystemClock(), observe=commits.append)
     async with opened as inbox, anyio.create_task_group() as tasks:
         for number in range(50):
             tasks.start_soon(inbox.put, [Notification(named(number))])
-    assert [(commit.calls, commit.messages, commit.may_make_due) for commit in commits] == [
-        (1, 1, True),
-        (49, 49, True),
-    ]
+    assert [(commit.calls, commit.messages) for commit in commits] == [(1, 1), (49, 49)]
 
 
-async def test_one_that_is_given_up_while_it_waits_asked_nothing_and_holds_up_nobody(dsn: str) -> None:
-    async with replicas(dsn, SystemClock(), 1) as [inbox], session(dsn) as other:
-        await inbox.put([Notification(named(0))])
-        async with anyio.create_task_group() as tasks, other.transaction():
-            await other.execute("SELECT FROM sfn.subject FOR UPDATE")
-            tasks.start_soon(inbox.put, [Notification(named(0), "etl", "first")])
-            await anyio.sleep(0.1)
-            with anyio.move_on_after(0.1):
-                await inbox.put([Notification(named(1), "etl", "given up")])
-            tasks.start_soon(inbox.put, [Notification(named(2), "etl", "last")])
-            await anyio.sleep(0.1)
-        events = await stored(dsn, "SELECT event_id FROM sfn.event WHERE sender = 'etl' ORDER BY seq")
-    assert events == ["first", "last"]
+@asynccontextmanager
+async def holding_event(dsn: str, event: str) -> AsyncIterator[None]:
+    """Keep every append of an event waiting, and undo at the end what did so."""
+    async with session(dsn) as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute(
+            "INSERT INTO sfn.event(seq, sender, event_id, key, kind, received_at, record) "
+            "VALUES (0, 'etl', $1, '', 1, 0, '')",
+            event,
+        )
+        try:
+            yield
+        finally:
+            await transaction.rollback()
 
 
-async def test_the_one_that_runs_the_transaction_of_others_runs_it_to_its_end(dsn: str) -> None:
-    async with replicas(dsn, SystemClock(), 1) as [inbox], session(dsn) as other:
-        await inbox.put([Notification(named(0))])
-        async with anyio.create_task_group() as tasks, other.transaction():
-            await other.execute("SELECT FROM sfn.subject FOR UPDATE")
-            impatient = anyio.CancelScope()
+async def test_a_call_that_is_cancelled_while_it_waits_stores_nothing_and_delays_no_other_call(dsn: str) -> None:
+    async with (
+        replicas(dsn, SystemClock(), 1) as [inbox],
+        anyio.create_task_group() as tasks,
+        holding_event(dsn, "first"),
+    ):
+        tasks.start_soon(inbox.put, [Notification(named(0), "etl", "first")])
+        await blocked(dsn, 1)
+        with anyio.move_on_after(0.1):
+            await inbox.put([Notification(named(1), "etl", "cancelled")])
+        tasks.start_soon(inbox.put, [Notification(named(2), "etl", "last")])
+        await anyio.sleep(0.1)
+    assert await stored(dsn, "SELECT event_id FROM sfn.event ORDER BY seq") == ["first", "last"]
+
+
+async def test_a_cancelled_call_that_appends_for_others_finishes_the_append(dsn: str) -> None:
+    async with replicas(dsn, SystemClock(), 1) as [inbox]:
+        async with anyio.create_task_group() as tasks:
+            cancelled = anyio.CancelScope()
 
             async def put() -> None:
-                with impatient:
+                with cancelled:
                     await inbox.put([Notification(named(0), "etl", "first")])
 
-            tasks.start_soon(put)
-            await anyio.sleep(0.1)
-            tasks.start_soon(inbox.put, [Notification(named(1), "etl", "second")])
-            await anyio.sleep(0.1)
-            impatient.cancel()
-        assert sorted(await stored(dsn, "SELECT event_id FROM sfn.event WHERE sender = 'etl'")) == ["first", "second"]
+            async with holding_event(dsn, "first"):
+                tasks.start_soon(put)
+                await blocked(dsn, 1)
+                tasks.start_soon(inbox.put, [Notification(named(1), "etl", "second")])
+                await anyio.sleep(0.1)
+                cancelled.cancel()
+        assert sorted(await stored(dsn, "SELECT event_id FROM sfn.event")) == ["first", "second"]
 
 
-async def test_more_than_may_wait_is_refused_at_once(dsn: str) -> None:
+async def test_more_messages_than_may_wait_are_refused_at_once(dsn: str) -> None:
     async with PostgresInbox.opened(PostgresServer(dsn), InboxConfig(), SystemClock(), queue_limit=3) as inbox:
-        async with session(dsn) as other, anyio.create_task_group() as tasks, other.transaction():
-            await other.execute("LOCK TABLE sfn.subject")
-            tasks.start_soon(inbox.put, [Notification(named(0)), Notification(named(1))])
-            await anyio.sleep(0.1)
+        async with anyio.create_task_group() as tasks, holding_event(dsn, "first"):
+            tasks.start_soon(inbox.put, [Notification(named(0), "etl", "first"), Notification(named(1))])
+            await blocked(dsn, 1)
             with pytest.raises(Transient, match="at most 3 messages") as refused:
                 await inbox.put([Notification(named(2)), Notification(named(3))])
             assert refused.value.retry_after == 1.0
-        assert await inbox.put([Notification(named(number)) for number in range(5)]) == PutResult(5, 0, 2)
+        assert await inbox.put([Notification(named(number)) for number in range(5)]) == PutResult(5, 0)
 
 
-async def test_a_value_that_cannot_be_stored_takes_no_other_with_it(dsn: str) -> None:
+async def test_a_value_that_cannot_be_stored_is_refused_alone(dsn: str) -> None:
     answers: list[PutResult | Permanent] = []
 
-    async def put(hint: Notification) -> None:
+    async def put(notification: Notification) -> None:
         try:
-            answers.append(await inbox.put([hint]))
+            answers.append(await inbox.put([notification]))
         except Permanent as error:
             answers.append(error)
 
     async with replicas(dsn, SystemClock(), 1) as [inbox], anyio.create_task_group() as tasks:
         tasks.start_soon(put, Notification(named(0)))
-        for hint in (
+        for notification in (
             Notification(named(1)),
             Notification(named(2), "etl", random.Random(0).randbytes(9_000).hex()),
             Notification(named(3)),
         ):
-            tasks.start_soon(put, hint)
+            tasks.start_soon(put, notification)
     assert Counter(type(answer) for answer in answers) == {PutResult: 3, Permanent: 1}
-    assert await stored(dsn, "SELECT count(*) FROM sfn.subject") == [3]
+    assert await stored(dsn, "SELECT count(*) FROM sfn.event") == [3]
+    assert await stored(dsn, "SELECT count(*) FROM sfn.pending") == [3]
 
 
-async def test_what_no_text_of_the_database_holds_is_kept_all_the_same(dsn: str) -> None:
+async def test_characters_that_the_database_cannot_hold_are_replaced(dsn: str) -> None:
     async with replicas(dsn, SystemClock(), 1) as [inbox]:
-        odd = UndecodableRequest("etl", "/v1/events", "a\0b", b"\0", 1, "U+0000 \0 and \ud800")
-        assert await inbox.put([Notification(named(0), "etl", "a\0b"), odd]) == PutResult(1, 0, 0)
-        assert await inbox.put([Notification(named(0), "etl", "a\0b")]) == PutResult(0, 1, 0)
+        odd = UndecodableRequest("etl", "/v1/events", "a\0b", b"\0", 1, "U+0000 \0")
+        assert await inbox.put([Notification(named(0), "etl", "a\0b"), odd]) == PutResult(1, 0)
+        assert await inbox.put([Notification(named(0), "etl", "a\0b")]) == PutResult(0, 1)
         event = await inbox.request_of(1)
     assert event is not None
-    assert (event.content_type, event.body, event.detail) == ("a\ufffdb", b"\0", "U+0000 \ufffd and ?")
+    assert (event.content_type, event.body, event.detail) == ("a\ufffdb", b"\0", "U+0000 \ufffd")
+    assert await stored(dsn, "SELECT event_id FROM sfn.event WHERE kind = 1") == ["a\ufffdb"]
 
 
-async def test_a_name_that_no_index_takes_is_a_name_like_any_other(dsn: str) -> None:
+async def test_a_lone_surrogate_is_replaced(dsn: str) -> None:
+    async with replicas(dsn, SystemClock(), 1) as [inbox]:
+        odd = UndecodableRequest("etl", "/v1/events", None, b"", 1, "a \ud800")
+        await inbox.put([Notification(named(0), "etl", "b \ud800"), odd])
+        event = await inbox.request_of(1)
+    assert event is not None
+    assert event.detail == "a ?"
+    assert await stored(dsn, "SELECT event_id FROM sfn.event WHERE kind = 1") == ["b ?"]
+
+
+async def test_a_name_that_is_too_long_for_an_index_works_like_any_other(dsn: str) -> None:
     clock = HandClock()
     async with replicas(dsn, clock, 1) as [inbox]:
         await inbox.put([Notification(LONG), Notification(named(0)), Notification(LONG)])
@@ -224,8 +296,7 @@ async def test_a_name_that_no_index_takes_is_a_name_like_any_other(dsn: str) -> 
         assert (await inbox.claim(PLENTY)).jobs[0].subject == LONG
 
 
-async def test_a_chain_of_renames_is_followed_by_rows_that_were_not_named(dsn: str) -> None:
-    """A late event of a table that went on twice belongs to a row that its hint does not name."""
+async def test_a_late_event_follows_a_chain_of_renames_to_a_job_that_it_does_not_name(dsn: str) -> None:
     a, b, c = (TableIdentifier(TOLD, ("sales",), name) for name in "abc")
     async with replicas(dsn, HandClock(), 1, TERMS) as [inbox]:
         await inbox.put(
@@ -235,13 +306,27 @@ async def test_a_chain_of_renames_is_followed_by_rows_that_were_not_named(dsn: s
             await inbox.put(
                 [Notification(old, renamed_to=new, uuid="u"), Notification(new, renamed_from=old, uuid="u")]
             )
+        await inbox.fold()
         await inbox.put([Notification(a, min_metadata_location="s3://lake/t/metadata/2.json", uuid="u")])
         (told,) = await inbox.reported_tables(c)
     assert told.locations[-1] == "s3://lake/t/metadata/2.json"
 
 
-# Database outages.
+async def test_appends_wait_for_no_transaction_that_changes_jobs(dsn: str) -> None:
+    async with replicas(dsn, SystemClock(), 2) as [first, second]:
+        await fill(first, 1)
+        async with anyio.create_task_group() as tasks, holding_fold_lock(dsn):
+            tasks.start_soon(claims, second)
+            await blocked(dsn, 1)
+            with anyio.fail_after(2):
+                assert await first.put([Notification(named(1), "etl", "e1")]) == PutResult(1, 0)
+                assert await second.put([Notification(named(1), "etl", "e1")]) == PutResult(0, 1)
+                # Reads do not wait, either.
+                assert await first.retired_catalogs() == frozenset()
+                assert await first.max_missing("prod") > 0
 
+
+# ── Outages
 
 SHORT_LEASES = InboxConfig(lease=timedelta(seconds=2))
 RESTARTS = 4
@@ -249,134 +334,156 @@ RESTARTS = 4
 
 @pytest.fixture(name="own", scope="module")
 def fixture_own() -> Iterator[Postgres]:
-    """A server that nobody else has."""
+    """A server for these tests alone."""
     with Postgres() as postgres:
         yield postgres
 
 
 @dataclass(slots=True)
-class Book:
-    """What was promised, kept outside of what made the promises."""
+class Record:
+    """What the inbox confirmed, as its callers know it.
+
+    Attributes:
+        acknowledged: ids of the accepted events.
+        settled: number of confirmed settles by token and job.
+        errors: number of errors by call, scope and pause.
+    """
 
     acknowledged: set[str] = field(default_factory=set)
-    settled: Counter[int] = field(default_factory=Counter)
-    troubles: Counter[tuple[str, ErrorScope, float | None]] = field(default_factory=Counter)
+    settled: Counter[tuple[int, JobKey]] = field(default_factory=Counter)
+    errors: Counter[tuple[str, ErrorScope, float | None]] = field(default_factory=Counter)
 
     @asynccontextmanager
-    async def noted(self, what: str) -> AsyncIterator[None]:
-        """Trouble is expected: the caller comes again when it is told to."""
+    async def noted(self, call: str) -> AsyncIterator[None]:
+        """Expect an error that passes: the caller tries again after its pause."""
         try:
             yield
-        except Transient as trouble:
-            self.troubles[what, trouble.scope, trouble.retry_after] += 1
+        except Transient as error:
+            self.errors[call, error.scope, error.retry_after] += 1
             await anyio.sleep(0.05)
 
 
-async def send(inbox: PostgresInbox, number: int, book: Book, stop: anyio.Event) -> None:
-    """Send event after event, each until it is taken."""
+async def send(inbox: PostgresInbox, number: int, record: Record, stop: anyio.Event) -> None:
+    """Send event after event, each until it is accepted."""
     turn = 0
     while not stop.is_set():
         event = f"{number}-{turn}"
-        async with book.noted("put"):
+        async with record.noted("put"):
             await inbox.put([Notification(named(turn % 20), "etl", event)])
-            book.acknowledged.add(event)
+            record.acknowledged.add(event)
             turn += 1
 
 
-async def work(inbox: PostgresInbox, book: Book, stop: anyio.Event) -> None:
+async def work(inbox: PostgresInbox, record: Record, stop: anyio.Event) -> None:
     """Claim and settle, each claim until it is settled or lost."""
     clock = SystemClock()
     while not stop.is_set():
         found: list[LeasedJob] = []
-        async with book.noted("claim"):
+        async with record.noted("claim"):
             found += await claims(inbox)
         async with anyio.create_task_group() as tasks:
             for claim in found:
-                tasks.start_soon(settle, inbox, claim, book, clock)
+                tasks.start_soon(settle, inbox, claim, record, clock)
         await anyio.sleep(0.01)
 
 
-async def settle(inbox: PostgresInbox, claim: LeasedJob, book: Book, clock: SystemClock) -> None:
+async def settle(inbox: PostgresInbox, claim: LeasedJob, record: Record, clock: SystemClock) -> None:
+    outcome, now = Done(clock.now() + timedelta(hours=1)), clock.now()
     while True:
-        async with book.noted("settle"):
-            kept = await inbox.settle(claim, Done(clock.now() + timedelta(hours=1)), clock.now())
-            book.settled[claim.fencing_token] += kept
+        async with record.noted("settle"):
+            record.settled[claim.fencing_token, claim.subject] += await inbox.settle(claim, outcome, now)
             return
 
 
-async def test_nothing_acknowledged_is_lost_however_often_the_server_is_killed(own: Postgres) -> None:
-    """By a server whose own default is to answer before anything is on disk."""
+async def test_no_acknowledged_event_is_lost_however_often_the_server_is_killed(own: Postgres) -> None:
+    """By default this server answers before anything is on disk."""
     with own.database() as database:
-        dsn, book, stop = own.dsn(database), Book(), anyio.Event()
+        dsn, record, stop = own.dsn(database), Record(), anyio.Event()
         own.execute(f"ALTER DATABASE {database} SET synchronous_commit = off")
         async with (
             replicas(dsn, SystemClock(), 2, SHORT_LEASES) as inboxes,
             anyio.create_task_group() as tasks,
         ):
             for number in range(8):
-                tasks.start_soon(send, inboxes[number % 2], number, book, stop)
+                tasks.start_soon(send, inboxes[number % 2], number, record, stop)
             for inbox in inboxes:
-                tasks.start_soon(work, inbox, book, stop)
+                tasks.start_soon(work, inbox, record, stop)
             for _ in range(RESTARTS):
                 await anyio.sleep(1.2)
-                before = len(book.acknowledged)
+                before = len(record.acknowledged)
                 await anyio.to_thread.run_sync(own.stop)
                 await anyio.sleep(0.3)
                 await anyio.to_thread.run_sync(own.start)
                 with anyio.fail_after(30):
-                    while len(book.acknowledged) < before + 20:  # noqa: ASYNC110 - it goes on by itself
+                    while len(record.acknowledged) < before + 20:  # noqa: ASYNC110 - the tasks go on
                         await anyio.sleep(0.02)
             stop.set()
-        assert {trouble[1:] for trouble in book.troubles} == {(ErrorScope.INBOX, 1.0)}
-        assert {trouble[0] for trouble in book.troubles} >= {"put", "claim"}
-        assert set(book.settled.values()) <= {0, 1}
-        assert book.acknowledged <= set(await stored(dsn, "SELECT event_id FROM sfn.event"))
-        assert await stored(dsn, "SELECT count(*) FROM sfn.event") == await stored(
-            dsn, "SELECT count(DISTINCT event_id) FROM sfn.event"
-        )
+        assert {error[1:] for error in record.errors} == {(ErrorScope.INBOX, 1.0)}
+        assert {error[0] for error in record.errors} >= {"put", "claim"}
+        assert set(record.settled.values()) <= {0, 1}
+        events = await stored(dsn, "SELECT event_id FROM sfn.event")
+        assert record.acknowledged <= set(events)
+        assert len(events) == len(set(events))
         async with replicas(dsn, SystemClock(), 1, SHORT_LEASES) as [inbox]:
             with anyio.fail_after(20):
-                while await stored(dsn, "SELECT key FROM sfn.subject WHERE seq > done_seq OR state <> 'queued'"):
+                while await unprocessed(dsn):
                     for claim in await claims(inbox):
-                        assert await inbox.settle(claim, Done(claim.failing_since), SystemClock().now())
-        assert await stored(dsn, "SELECT max(crashes) FROM sfn.subject") == [0]
+                        assert await inbox.settle(claim, done(), SystemClock().now())
+        jobs = (await stored_jobs(dsn)).values()
+        # Every event of the log counts once.
+        assert sum(job.version for job in jobs) == len(events)
+        assert max(job.crashes for job in jobs) == 0
 
 
-async def test_who_has_no_connection_left_is_told_and_goes_on_when_there_is_one(own: Postgres) -> None:
+async def unprocessed(dsn: str) -> bool:
+    """Return True if a record waits to be folded, or a job has something newer than its last publish."""
+    jobs = (await stored_jobs(dsn)).values()
+    waits = any(job.version > job.processed_version or job.state != "queued" for job in jobs)
+    return waits or await stored(dsn, "SELECT count(*) FROM sfn.pending") != [0]
+
+
+async def test_a_call_without_a_free_connection_is_refused_and_the_next_one_works(own: Postgres) -> None:
     with own.database() as database:
         own.execute("CREATE ROLE narrow LOGIN")
         own.execute(f"ALTER DATABASE {database} OWNER TO narrow")
         server = PostgresServer(own.dsn(database).replace("postgres@", "narrow@"))
         async with PostgresInbox.opened(server, InboxConfig(), SystemClock()) as inbox:
             own.execute("ALTER ROLE narrow CONNECTION LIMIT 0")
-            own.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'narrow'")
+            own.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'narrow'")
+            await anyio.sleep(0.1)
             with pytest.raises(Transient, match="53300") as refused:
                 await fill(inbox, 1)
             assert "max_connections" in refused.value.remedy
             own.execute("ALTER ROLE narrow CONNECTION LIMIT -1")
             await anyio.sleep(0.3)
-            assert await inbox.put([Notification(named(0))]) == PutResult(1, 0, 0)
+            assert await inbox.put([Notification(named(0))]) == PutResult(1, 0)
 
 
-async def test_a_primary_that_takes_no_writes_any_more_is_waited_for(own: Postgres) -> None:
+async def test_a_primary_that_accepts_no_writes_any_more_is_waited_for(own: Postgres) -> None:
+    ended = (
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+        "WHERE application_name = 'iceberg-sfn' AND datname = '{}'"
+    )
     with own.database() as database:
         async with replicas(own.dsn(database), SystemClock(), 1) as [inbox]:
             own.execute(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
-            own.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'iceberg-sfn'")
+            own.execute(ended.format(database))
+            await anyio.sleep(0.1)
             with pytest.raises(Transient, match="25006") as refused:
                 await fill(inbox, 1)
             assert "target_session_attrs" in refused.value.remedy
             own.execute(f"ALTER DATABASE {database} RESET default_transaction_read_only")
-            own.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'iceberg-sfn'")
+            own.execute(ended.format(database))
+            await anyio.sleep(0.1)
             await fill(inbox, 1)
 
 
-async def test_a_table_that_somebody_keeps_locked_holds_nobody_up_for_long(own: Postgres) -> None:
+async def test_a_table_that_is_locked_for_long_delays_an_append_by_seconds_only(own: Postgres) -> None:
     with own.database() as database:
         dsn = own.dsn(database)
         async with replicas(dsn, SystemClock(), 1) as [inbox], session(dsn) as other:
             async with other.transaction():
-                await other.execute("LOCK TABLE sfn.subject")
+                await other.execute("LOCK TABLE sfn.event")
                 with anyio.fail_after(9), pytest.raises(Transient, match="55P03") as refused:
                     await fill(inbox, 1)
                 assert "pg_stat_activity" in refused.value.remedy
@@ -384,29 +491,30 @@ async def test_a_table_that_somebody_keeps_locked_holds_nobody_up_for_long(own: 
             assert len((await inbox.claim(PLENTY)).jobs) == 1
 
 
-async def test_one_who_stops_in_the_middle_of_a_transaction_keeps_its_rows_for_seconds(own: Postgres) -> None:
-    """Such as a process that is suspended: the server ends its session."""
+async def test_a_process_that_stops_inside_a_transaction_holds_the_lock_for_seconds_only(own: Postgres) -> None:
+    """Such as a suspended process: the server ends its session. Events are accepted all the time."""
 
-    async def stand_still(sql: Sql) -> None:
-        await sql.fetch("SELECT FROM sfn.subject FOR UPDATE")
+    async def stop(transaction: PostgresTransaction) -> None:
+        await transaction.fetch("SELECT pg_advisory_xact_lock($1::bigint)", FOLD_LOCK)
         locked.set()
         await anyio.sleep(14)
 
     async def stopped() -> None:
         with anyio.move_on_after(20):
-            async with reached(PostgresServer(dsn)) as there:
-                await there.transactions.on_tables(stand_still)
+            async with connected(PostgresServer(dsn)) as runner:
+                await runner.on_tables(stop)
 
     with own.database() as database:
-        dsn, locked, taken = own.dsn(database), anyio.Event(), False
+        dsn, locked = own.dsn(database), anyio.Event()
+        leased: list[LeasedJob] = []
         async with replicas(dsn, SystemClock(), 1) as [inbox], anyio.create_task_group() as tasks:
-            await fill(inbox, 1)
             tasks.start_soon(stopped)
             await locked.wait()
             began = anyio.current_time()
-            while not taken:
+            with anyio.fail_after(2):
+                await fill(inbox, 1)
+            while not leased:
                 with suppress(Transient):
-                    await inbox.put([Notification(named(0))])
-                    taken = True
+                    leased += await claims(inbox)
             assert anyio.current_time() - began < 13
             tasks.cancel_scope.cancel()

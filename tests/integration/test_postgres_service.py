@@ -20,9 +20,9 @@ from sfn.cli.check_config import Severity, inbox_finding
 from sfn.clock import SystemClock
 from sfn.errors import FatalError, SfnError, Transient
 from sfn.inbox.model import InboxConfig
-from sfn.inbox.postgres import PostgresInbox, PostgresServer, preflight
-from sfn.inbox.postgres.database import prepared, reached
-from sfn.inbox.postgres.schema import MIGRATIONS
+from sfn.inbox.postgres import PostgresInbox, connected, preflight, prepare_database
+from sfn.inbox.postgres_connections import PostgresServer
+from sfn.inbox.schema import POSTGRES_MIGRATIONS
 from sfn.settings import load
 from tests.integration.test_service_process import Writer
 from tests.servers.postgres import Postgres
@@ -31,8 +31,7 @@ from tests.support.processes import until
 from tests.support.service import Daemon, serving
 from tests.support.shared_inboxes import fill, stored
 
-# Two services on one inbox.
-
+# ── Two services on one inbox
 
 ADMIN = {"SFN_ADMIN__TOKEN": "an-operators-token"}
 OPERATOR = {"Authorization": "Bearer an-operators-token"}
@@ -45,13 +44,13 @@ def fixture_writer(tmp_path: Path) -> Writer:
 
 @asynccontextmanager
 async def services(writer: Writer, dsn: str) -> AsyncGenerator[tuple[Daemon, Daemon]]:
-    """Two processes with the same configuration; a claim of one that was killed is the other's after seconds."""
+    """Yield two processes with the same configuration and short leases."""
     configuration, surroundings = writer.configure(), {**ADMIN, "SFN_INBOX__URL": dsn, "SFN_WORKER__LEASE": "3s"}
     async with serving(configuration, surroundings) as first, serving(configuration, surroundings) as second:
         yield first, second
 
 
-async def test_what_one_service_took_the_other_publishes(writer: Writer, postgres: Postgres, database: str) -> None:
+async def test_a_service_publishes_what_another_one_accepted(writer: Writer, postgres: Postgres, database: str) -> None:
     dsn = postgres.dsn(database)
     async with services(writer, dsn) as (first, second):
         before = writer.commit("orders", "u1")
@@ -61,17 +60,17 @@ async def test_what_one_service_took_the_other_publishes(writer: Writer, postgre
         assert await first.ended() == -SIGKILL
         after = writer.commit("orders", "u1")
         await second.tell("orders", metadata_location=after)
-        # If the first one had it just then, its lease ends first.
+        # If the first one had the job then, its lease expires first.
         await until(lambda: writer.published("orders", "orders") == after)
         metrics = (await second.client.get("/metrics")).text
         assert "sfn_inbox_answers 1.0" in metrics
         assert "sfn_inbox_bytes{" not in metrics
         second.send(SIGTERM)
         assert await second.ended() == 0
-    assert await stored(dsn, "SELECT state FROM sfn.subject WHERE catalog = 'hive'") == ["queued"]
+    assert await stored(dsn, "SELECT state FROM sfn.job WHERE catalog = 'hive'") == ["queued"]
 
 
-async def test_a_catalog_that_one_service_is_told_to_retire_retires_in_the_other(
+async def test_a_catalog_that_is_retired_in_one_service_is_retired_in_the_other(
     writer: Writer, postgres: Postgres, database: str
 ) -> None:
     async with services(writer, postgres.dsn(database)) as (first, second):
@@ -83,13 +82,13 @@ async def test_a_catalog_that_one_service_is_told_to_retire_retires_in_the_other
 
 
 async def retires(daemon: Daemon) -> bool:
-    """Whether a service says that the catalog retired."""
+    """Return whether a service reports the catalog as retired."""
     status = (await daemon.client.get("/admin/v1/status", headers=OPERATOR)).json()
     (catalog,) = status["catalogs"]
     return bool(catalog["retired"])
 
 
-async def test_a_check_proves_a_database_and_leaves_nothing_in_it(
+async def test_a_check_of_the_configuration_leaves_nothing_in_the_database(
     writer: Writer, postgres: Postgres, database: str
 ) -> None:
     configuration = writer.configure()
@@ -98,7 +97,7 @@ async def test_a_check_proves_a_database_and_leaves_nothing_in_it(
     assert (holder, found.where) == (None, "inbox")
     assert f"/{database}: PostgreSQL " in found.text
     assert "its tables will be created" in found.text
-    # The tests' own server may lose what it has.
+    # The server of the tests may lose commits.
     assert (found.severity, "fsync" in found.remedy) == (Severity.WARNING, True)
     assert await stored(postgres.dsn(database), "SELECT count(*) FROM pg_namespace WHERE nspname = 'sfn'") == [0]
     settings = load(configuration, {"SFN_INBOX__URL": "postgresql://sfn:s3cret@127.0.0.1:1/sfn"})
@@ -107,8 +106,7 @@ async def test_a_check_proves_a_database_and_leaves_nothing_in_it(
     assert "s3cret" not in f"{found} {settings!r}"
 
 
-# Start.
-
+# ── Start
 
 PHRASE, ENCODED = "s3cret-&-w0rd", "s3cret-%26-w0rd"
 ACCESS = """
@@ -120,7 +118,7 @@ host all all 127.0.0.1/32 trust
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """A server with TLS, and a user of it that has a password."""
+    """A server with TLS, and a user with a password."""
 
     postgres: Postgres
     database: str
@@ -129,7 +127,7 @@ class Ground:
     def server(
         self, password: str = ENCODED, *, database: str = "", more: str = "", host: str = "localhost"
     ) -> PostgresServer:
-        """A way to it."""
+        """Return the address of the server."""
         login = f"guarded:{password}" if password else "guarded"
         return PostgresServer(f"postgresql://{login}@{host}:{self.postgres.port}/{database or self.database}{more}")
 
@@ -158,13 +156,13 @@ def fixture_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]
 
 
 async def started(server: PostgresServer) -> None:
-    """Start, and put something."""
+    """Start, and accept an event."""
     async with PostgresInbox.opened(server, InboxConfig(), SystemClock()) as inbox:
         await fill(inbox, 1)
 
 
 async def refused(server: PostgresServer) -> SfnError:
-    """Why a start is refused, in time."""
+    """Return the error of a start, which comes in time."""
     with anyio.fail_after(10), pytest.raises(SfnError) as caught:
         await started(server)
     assert "s3cret" not in f"{caught.value!r} {caught.value} {server!r} {server.name}"
@@ -182,12 +180,12 @@ async def test_a_missing_database_ends_a_start(ground: Ground) -> None:
     assert (type(error), "3D000" in str(error), "CREATE DATABASE" in error.remedy) == (FatalError, True, True)
 
 
-async def test_a_server_that_speaks_no_tls_ends_a_start_that_asks_for_it(postgres: Postgres, database: str) -> None:
+async def test_a_server_without_tls_ends_a_start_that_requires_it(postgres: Postgres, database: str) -> None:
     error = await refused(PostgresServer(f"{postgres.dsn(database)}?sslmode=require"))
     assert (type(error), "ssl = on" in error.remedy) == (FatalError, True)
 
 
-async def test_a_password_comes_from_a_file_that_is_read_for_each_connection(ground: Ground, tmp_path: Path) -> None:
+async def test_a_password_file_is_read_for_each_connection(ground: Ground, tmp_path: Path) -> None:
     file = tmp_path / "password"
     server = PostgresServer(ground.server("").url, file)
     assert "inbox.password_file" in (await refused(server)).remedy
@@ -197,12 +195,16 @@ async def test_a_password_comes_from_a_file_that_is_read_for_each_connection(gro
     await started(server)
 
 
-async def test_a_password_that_is_changed_while_it_runs_is_asked_for_again(ground: Ground, tmp_path: Path) -> None:
+async def test_a_password_that_changes_while_the_service_runs_is_read_again(ground: Ground, tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text(PHRASE)
     async with PostgresInbox.opened(PostgresServer(ground.server("").url, file), InboxConfig(), SystemClock()) as inbox:
         file.write_text("s3cret-old")
-        ground.postgres.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'guarded'")
+        ground.postgres.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'guarded'"
+        )
+        # The process learns that its connections ended.
+        await anyio.sleep(0.1)
         with pytest.raises(Transient, match="28P01") as waiting:
             await fill(inbox, 1)
         assert waiting.value.retry_after == 1.0
@@ -212,7 +214,7 @@ async def test_a_password_that_is_changed_while_it_runs_is_asked_for_again(groun
 
 
 @pytest.mark.parametrize("mode", ["require", "verify-ca", "verify-full"])
-async def test_a_connection_is_as_safe_as_its_url_says(ground: Ground, mode: str) -> None:
+async def test_a_connection_is_as_secure_as_its_url_requires(ground: Ground, mode: str) -> None:
     known = f"?sslmode={mode}&sslrootcert={ground.root}"
     await started(ground.server(more=known))
     if mode == "verify-full":
@@ -221,12 +223,12 @@ async def test_a_connection_is_as_safe_as_its_url_says(ground: Ground, mode: str
 
 
 @pytest.mark.parametrize("root", ["system", "/nowhere/root.pem"])
-async def test_a_certificate_that_nobody_trusts_ends_a_start(ground: Ground, root: str) -> None:
+async def test_an_untrusted_certificate_ends_a_start(ground: Ground, root: str) -> None:
     error = await refused(ground.server(more=f"?sslmode=verify-full&sslrootcert={root}"))
     assert type(error) is FatalError
 
 
-async def test_plain_text_is_not_spoken_to_who_wants_none(ground: Ground) -> None:
+async def test_a_connection_without_tls_is_refused_by_a_server_that_requires_it(ground: Ground) -> None:
     assert type(await refused(ground.server(more="?sslmode=disable"))) is FatalError
 
 
@@ -241,33 +243,34 @@ async def test_a_server_that_is_still_starting_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("listens", [True, False])
-async def test_a_server_that_never_answers_is_given_up(*, listens: bool) -> None:
+async def test_a_start_gives_up_a_server_that_never_answers(*, listens: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         if not listens:
             silent.close()
-        server = PostgresServer(f"postgresql://nobody@127.0.0.1:{port}/none?connect_timeout=1")
+        server = PostgresServer(f"postgresql://user@127.0.0.1:{port}/none?connect_timeout=1")
         with anyio.fail_after(5), pytest.raises(Transient, match="unreachable"):
-            async with reached(server) as there:
-                await prepared(there, patience=1)
+            async with connected(server) as runner:
+                await prepare_database(runner, max_wait=1)
 
 
 async def test_a_missing_package_is_named_with_the_command_that_installs_it() -> None:
     script = (
         "import sys; sys.modules['asyncpg'] = None\n"
         "import anyio\n"
-        "from sfn.inbox.postgres import PostgresServer, preflight\n"
+        "from sfn.inbox.postgres import preflight\n"
+        "from sfn.inbox.postgres_connections import PostgresServer\n"
         "from sfn.clock import SystemClock\n"
         "anyio.run(preflight, PostgresServer('postgresql://a:s3cret@b/c'), SystemClock())\n"
     )
     ran = await anyio.run_process([sys.executable, "-c", script], check=False)
-    told = ran.stderr.decode()
-    assert "postgresql://a@b/c: expected the package asyncpg" in told
-    assert "pip install '.[postgres]'" in told
-    assert "s3cret" not in told
+    text = ran.stderr.decode()
+    assert "postgresql://a@b/c: expected the package asyncpg" in text
+    assert "pip install '.[postgres]'" in text
+    assert "s3cret" not in text
 
 
-async def test_a_database_is_proved_without_a_trace(ground: Ground) -> None:
+async def test_preflight_reports_the_facts_and_changes_nothing(ground: Ground) -> None:
     with ground.postgres.database() as database:
         found = await preflight(PostgresServer(ground.postgres.dsn(database)), SystemClock())
         assert (found.version, found.is_pooled, found.is_durable, found.others) == (0, False, False, 0)
@@ -276,21 +279,21 @@ async def test_a_database_is_proved_without_a_trace(ground: Ground) -> None:
         assert ground.postgres.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'sfn'", database) == "0"
         async with PostgresInbox.opened(PostgresServer(ground.postgres.dsn(database)), InboxConfig(), SystemClock()):
             found = await preflight(PostgresServer(ground.postgres.dsn(database)), SystemClock())
-            assert (found.version, found.others) == (len(MIGRATIONS), 1)
+            assert (found.version, found.others) == (len(POSTGRES_MIGRATIONS), 1)
         with pytest.raises(FatalError, match="42501"):
             await preflight(ground.server(database=database), SystemClock())
         ground.postgres.execute("GRANT USAGE ON SCHEMA sfn TO guarded", database)
         ground.postgres.execute("GRANT ALL ON sfn.version TO guarded", database)
-        with pytest.raises(FatalError, match="none to audit, audit_id_seq, catalog"):
+        with pytest.raises(FatalError, match="none to audit, cache, catalog"):
             await preflight(ground.server(database=database), SystemClock())
 
 
-async def test_a_database_in_which_nothing_may_be_made_is_refused(ground: Ground) -> None:
+async def test_a_database_without_the_right_to_create_a_schema_is_refused(ground: Ground) -> None:
     with ground.postgres.database() as database, pytest.raises(FatalError, match="GRANT CREATE ON DATABASE"):
         await preflight(ground.server(database=database), SystemClock())
 
 
-async def test_a_database_that_does_not_hold_every_text_is_refused(ground: Ground) -> None:
+async def test_a_database_with_another_encoding_is_refused(ground: Ground) -> None:
     ground.postgres.execute("CREATE DATABASE narrow ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
     with pytest.raises(FatalError, match="ENCODING 'UTF8'"):
         await started(PostgresServer(ground.postgres.dsn("narrow")))

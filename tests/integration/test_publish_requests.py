@@ -20,7 +20,6 @@ from sfn.clock import SystemClock, SystemRandomSource
 from sfn.domain.events import Notification, PutResult
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import Capacity, Done, LeasedJob, Outcome, Rescheduled
-from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig as InboxTerms
 from sfn.inbox.model import NewDeadLetter
 from sfn.inbox.sqlite import SqliteInbox
@@ -39,6 +38,7 @@ from tests.promises.inboxes import TERMS
 from tests.promises.stores import s3_store
 from tests.servers.object_stores import S3
 from tests.support.clock import HandClock
+from tests.support.memory_inbox import MemoryInbox
 
 # Requests to the store.
 

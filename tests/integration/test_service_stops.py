@@ -7,7 +7,7 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from signal import SIGTERM, Signals
 from typing import Any
@@ -31,13 +31,13 @@ from sfn.http.ingest import EventFilter, EventsEndpoint, Readiness
 from sfn.http.senders import anonymous_senders
 from sfn.http.server import listening_socket
 from sfn.inbox import ClaimResult
-from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig as InboxTerms
 from sfn.storage import PrefixRouter
 from sfn.telemetry.metrics import Metrics
 from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.outcome_log import OutcomeLog
 from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
+from tests.support.memory_inbox import MemoryInbox
 from tests.support.processes import until
 from tests.support.service import Daemon, Lake, configure, lake, refused, serving, start
 
@@ -307,10 +307,12 @@ class Troubled(MemoryInbox):
         self.taken: list[Notification] = []
 
     @override
-    async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
+    async def claim(
+        self, capacity: Capacity, running: Sequence[LeasedJob] = (), until: datetime | None = None
+    ) -> ClaimResult:
         if self.on_claim is not None:
             raise self.on_claim
-        return await super().claim(capacity, running)
+        return await super().claim(capacity, running, until)
 
     @override
     async def put(self, messages: Sequence[InboxMessage]) -> PutResult:

@@ -9,11 +9,12 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from multiprocessing import Pipe
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
@@ -25,6 +26,7 @@ from typing_extensions import override
 from sfn.domain.events import Notification, PutResult
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import (
+    BackwardStep,
     Capacity,
     ConcurrencyGroup,
     DeadLettered,
@@ -32,22 +34,29 @@ from sfn.domain.jobs import (
     Done,
     PublishCache,
     PublishResult,
+    StepKind,
     StoredObject,
     SweepCompleted,
     Wakeup,
 )
 from sfn.errors import ErrorScope, FatalError, SfnError, Transient
-from sfn.inbox.maintenance import PRUNE_BATCH_SIZE
-from sfn.inbox.model import CommittedTransaction
-from sfn.inbox.sqlite import SqliteInbox
-from sfn.inbox.sqlite.group_commit import GroupCommitter
-from sfn.inbox.sqlite.operations import SqliteOperations
-from sfn.inbox.sqlite.schema import VERSION
+from sfn.inbox import ClaimResult
+from sfn.inbox.administration import PRUNE_BATCH_SIZE, prune_events
+from sfn.inbox.inbox import Durability, Inbox, Operation
+from sfn.inbox.jobs import tables_after, tables_with_uuid
+from sfn.inbox.model import AdminCommand, CommittedTransaction
+from sfn.inbox.operations import ClaimRequest, Operations
+from sfn.inbox.records import encode_message
+from sfn.inbox.sqlite import MIGRATIONS, SqliteInbox, connect, ignore_fold
+from sfn.inbox.sqlite_writer import SqliteWriter
+from sfn.inbox.transaction import Transaction
 from tests.promises.inboxes import AT, PLENTY, TERMS, Ground, pointer, table
 from tests.promises.processes import Step, ended, names_in, refuse, started, told
 from tests.support.clock import HandClock
 from tests.support.processes import until
 from tests.support.shared_inboxes import hold, open_it, put_for_ever
+
+T = TypeVar("T")
 
 # Opening and recovery.
 
@@ -117,7 +126,7 @@ async def test_each_start_is_logged_with_what_it_found(tmp_path: Path) -> None:
     assert logs == [{**opened, "new": True, "leases_taken_back": 0}, {**opened, "new": False, "leases_taken_back": 2}]
 
 
-async def test_numbers_and_tokens_go_on_where_the_last_process_ended(tmp_path: Path) -> None:
+async def test_versions_of_a_job_go_on_where_the_last_process_ended(tmp_path: Path) -> None:
     clock, database = HandClock(), tmp_path / "inbox.db"
     seen: list[int] = []
     for _ in range(3):
@@ -125,7 +134,7 @@ async def test_numbers_and_tokens_go_on_where_the_last_process_ended(tmp_path: P
             ground = Ground(inbox, clock)
             await ground.hint(ORDERS)
             claim = await ground.claim()
-            seen += [claim.notified_seq, claim.fencing_token]
+            seen += [claim.version]
             await ground.settle(claim, Done(ground.after(3600)))
     assert seen == sorted(set(seen))
 
@@ -216,11 +225,11 @@ async def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
     async with SqliteInbox.opened(database, TERMS, HandClock()):
         pass
     with closing(sqlite3.connect(database)) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (VERSION,)
-        db.execute(f"PRAGMA user_version = {VERSION + 1}")
+        assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+        db.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     before = database.read_bytes()
     for _ in range(2):
-        with pytest.raises(FatalError, match=f"found version {VERSION + 1}"):
+        with pytest.raises(FatalError, match=f"found version {len(MIGRATIONS) + 1}"):
             await SqliteInbox.opened(database, TERMS, HandClock()).__aenter__()
     assert database.read_bytes() == before
 
@@ -268,9 +277,13 @@ async def test_old_events_go_and_their_ids_with_them(tmp_path: Path) -> None:
         await inbox.put(old)
         clock.turn(60)
         await inbox.put([Notification(ORDERS, "etl", "young")])
+        # A record that is not folded yet is no old one.
+        assert await inbox.run_maintenance_once(TERMS.lease) == 0
+        while (await inbox.fold()).has_more:
+            pass
         assert await inbox.run_maintenance_once(TERMS.lease) == count
         assert await inbox.run_maintenance_once(TERMS.lease) == 0
-        assert await inbox.put([*old[:5], Notification(ORDERS, "etl", "young")]) == PutResult(5, 1, 5)
+        assert await inbox.put([*old[:5], Notification(ORDERS, "etl", "young")]) == PutResult(5, 1)
 
 
 async def test_tending_goes_on_until_it_is_cancelled(tmp_path: Path) -> None:
@@ -292,8 +305,8 @@ async def test_tending_that_fails_is_told_of_once_and_goes_on(tmp_path: Path) ->
                 await until(lambda: len(logs) == 2)
                 tasks.cancel_scope.cancel()
     assert [(entry["log_level"], entry["event"], entry["part"]) for entry in logs] == [
-        ("warning", "inbox call failed", "tending"),
-        ("info", "inbox recovered", "tending"),
+        ("warning", "inbox call failed", "maintenance"),
+        ("info", "inbox recovered", "maintenance"),
     ]
     assert "SQLITE_BUSY" in logs[0]["error"]
 
@@ -314,8 +327,17 @@ def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path, kill: int) 
     with closing(sqlite3.connect(database)) as db:
         stored = set(db.execute("SELECT sender, event_id FROM event"))
         assert acknowledged <= stored
-        told_of = set(db.execute("SELECT DISTINCT key FROM event"))
-        assert set(db.execute("SELECT key FROM subject")) == told_of
+        (last,) = db.execute("SELECT last FROM counter WHERE name = 'folded'").fetchone()
+        assert last <= max(seq for (seq,) in db.execute("SELECT seq FROM event"))
+
+
+async def test_what_was_not_folded_when_the_process_ended_is_folded_by_the_next(tmp_path: Path) -> None:
+    clock, database = HandClock(), tmp_path / "inbox.db"
+    async with SqliteInbox.opened(database, TERMS, clock) as inbox:
+        await Ground(inbox, clock).hint(ORDERS, RETURNS)
+    async with SqliteInbox.opened(database, TERMS, clock) as inbox:
+        assert (await inbox.stats()).tables == {("prod", "due"): 2}
+        assert len(await Ground(inbox, clock).claims()) == 2
 
 
 # Slow transactions.
@@ -369,6 +391,33 @@ async def test_a_lease_lasts_from_when_the_inbox_came_to_it(tmp_path: Path) -> N
     assert expired == [0, 0, 2]
 
 
+async def test_jobs_of_a_claim_that_was_cancelled_while_it_ran_are_given_back(tmp_path: Path) -> None:
+    entered, left = threading.Event(), threading.Event()
+
+    class Slots(Capacity):
+        """Room for all; but it takes a while to say so."""
+
+        @override
+        def available_in(self, lane: ConcurrencyGroup) -> int:
+            entered.set()
+            left.wait(10)
+            return super().available_in(lane)
+
+    clock = HandClock()
+    async with SqliteInbox.opened(tmp_path / "inbox.db", TERMS, clock) as inbox:
+        ground = Ground(inbox, clock)
+        await ground.hint(ORDERS, RETURNS)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(inbox.claim, Slots(total=9, live=9, sweeps=9))
+            await anyio.to_thread.run_sync(entered.wait, 10)
+            tasks.cancel_scope.cancel()
+        left.set()
+        # The next claim may begin before it is known what the cancelled one leased.
+        claimed = [await inbox.claim(PLENTY) for _ in range(2)]
+        assert [claim.attempt for one in claimed for claim in one.jobs] == [1, 1]
+        assert [one.expired_leases for one in claimed] == [0, 0]
+
+
 NOW = HandClock().now()
 SYNC, WRITE = Step("fdatasync"), Step("pwrite64")
 LIMIT = 10
@@ -376,31 +425,45 @@ LIMIT = 10
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A committer on a new database, and what it told of its transactions."""
+    """A writer on a new database, the inbox that uses it, and what it reported of its transactions."""
 
-    committer: GroupCommitter
+    writer: SqliteWriter
+    operations: Operations
+    inbox: Inbox
     database: Path
     commits: list[CommittedTransaction]
 
     async def put(self, *tables: TableIdentifier) -> PutResult:
         """Put a hint without an id for each table."""
-        return await self.committer.put([Notification(name) for name in tables], NOW)
+        return await self.inbox.put([Notification(name) for name in tables])
+
+    async def run(self, operation: Operation[T], durability: Durability = Durability.DERIVED) -> T:
+        """Run an operation in the thread."""
+        return await self.writer.run(operation, durability)
+
+    async def claim(self) -> ClaimResult:
+        """Claim jobs."""
+        return await self.run(lambda one: self.operations.claim(one, ClaimRequest(PLENTY), []))
 
     async def fail(self, step: Step, number: int) -> None:
         """From now on the kernel refuses the writer thread a system call."""
-        await self.committer.run(lambda _: refuse(step, number))
+
+        async def refuse_it(_: Transaction) -> None:
+            refuse(step, number)
+
+        await self.run(refuse_it)
 
     @asynccontextmanager
     async def busy(self) -> AsyncIterator[TaskGroup]:
-        """While the thread is kept in a verb: tasks that end once it is let go."""
+        """While the thread is kept in an operation: tasks that end once it is let go."""
         entered, left = threading.Event(), threading.Event()
 
-        def wait(_: SqliteOperations) -> None:
+        async def wait(_: Transaction) -> None:
             entered.set()
             left.wait(10)
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self.committer.run, wait)
+            tasks.start_soon(self.run, wait)
             await anyio.to_thread.run_sync(entered.wait, 10)
             yield tasks
             await anyio.lowlevel.checkpoint()
@@ -417,15 +480,18 @@ class Writer:
 async def writer(tmp_path: Path) -> AsyncIterator[Writer]:
     database = tmp_path / "inbox.db"
     commits: list[CommittedTransaction] = []
-    committer = GroupCommitter(
-        SqliteOperations(str(database), TERMS),
+    clock = HandClock()
+    operations = Operations(TERMS, clock.now)
+    writer = SqliteWriter(
+        connect(str(database)),
         "the inbox",
         missing=lambda: None,
-        queue_limit=LIMIT,
-        committed=commits.append,
+        observe=commits.append,
+        undone=operations.forget_groups,
     )
-    yield Writer(committer, database, commits)
-    await committer.close()
+    inbox = Inbox(writer, operations, clock, queue_limit=LIMIT, observe_fold=ignore_fold)
+    yield Writer(writer, operations, inbox, database, commits)
+    await writer.close()
 
 
 @contextmanager
@@ -438,12 +504,13 @@ def noted(errors: list[SfnError]) -> Iterator[None]:
 
 
 async def test_who_comes_while_a_transaction_runs_shares_the_next(writer: Writer) -> None:
+    """What must survive a power cut has a transaction, and what is derived from it another one."""
     async with writer.busy() as tasks:
         for number in range(LIMIT):
             tasks.start_soon(writer.put, table(f"t{number}"))
-        tasks.start_soon(writer.committer.run, lambda ledger: ledger.claim(PLENTY, NOW))
-    shared = [(commit.calls, commit.messages, commit.may_make_due) for commit in writer.commits]
-    assert shared == [(1, 0, False), (LIMIT + 1, LIMIT, True)]
+        tasks.start_soon(writer.claim)
+        tasks.start_soon(writer.claim)
+    assert [(commit.calls, commit.messages) for commit in writer.commits] == [(1, 0), (LIMIT, LIMIT), (2, 0)]
 
 
 async def test_many_clients_need_fewer_transactions_than_puts(writer: Writer) -> None:
@@ -466,17 +533,34 @@ async def test_nobody_is_answered_before_the_sync(writer: Writer) -> None:
         await writer.put(ORDERS)
 
 
-async def test_what_changes_nothing_costs_no_sync(writer: Writer) -> None:
+async def test_what_changes_nothing_or_is_derived_costs_no_sync(writer: Writer) -> None:
     event = [Notification(ORDERS, "etl", "e1")]
-    await writer.committer.put(event, NOW)
-    await writer.committer.run(lambda ledger: ledger.claim(PLENTY, NOW))
+    await writer.inbox.put(event)
     await writer.fail(SYNC, errno.EIO)
-    assert await writer.committer.put(event, NOW) == PutResult(0, 1)
-    await writer.committer.run(lambda ledger: ledger.claim(PLENTY, NOW))
-    assert await writer.committer.run(lambda ledger: ledger.table_index.with_uuid("prod", "u1")) == []
-    assert await writer.committer.run(lambda ledger: ledger.prune(NOW, 10)) == 0
+    assert await writer.inbox.put(event) == PutResult(0, 1)
+    (claim,) = (await writer.inbox.claim(PLENTY)).jobs
+    assert await writer.inbox.renew([claim]) == [claim]
+    assert await writer.inbox.settle(claim, Done(NOW), NOW)
+    assert await writer.run(lambda one: tables_with_uuid(one, "prod", "u1"), Durability.READ) == []
+    assert await writer.run(lambda one: prune_events(one, NOW)) == 0
     with pytest.raises(FatalError):
         await writer.put(ORDERS)
+
+
+@pytest.mark.parametrize("call", ["record_location", "allow_step", "release", "retire"])
+async def test_what_a_file_or_an_operator_relies_on_is_synced(writer: Writer, call: str) -> None:
+    await writer.put(ORDERS)
+    (claim,) = (await writer.inbox.claim(PLENTY)).jobs
+    await writer.fail(SYNC, errno.EIO)
+    command = AdminCommand("ann", "", NOW)
+    calls: dict[str, Callable[[], Awaitable[object]]] = {
+        "record_location": lambda: writer.inbox.record_location(claim, AT, "u1"),
+        "allow_step": lambda: writer.inbox.allow_step(claim, BackwardStep(StepKind.DROP, "u1", pointer(1)), NOW),
+        "release": lambda: writer.inbox.release("prod", command),
+        "retire": lambda: writer.inbox.retire("prod", retired=True, command=command),
+    }
+    with pytest.raises(FatalError, match="SQLITE_IOERR_FSYNC"):
+        await calls[call]()
 
 
 async def test_a_full_disk_takes_nothing_and_says_to_come_again(writer: Writer) -> None:
@@ -496,8 +580,6 @@ async def test_a_full_disk_takes_nothing_and_says_to_come_again(writer: Writer) 
     ] * 2
     assert errors[0] is not errors[1]
     assert "SQLITE_FULL" in errors[0].found
-    known = await writer.committer.run(lambda ledger: ledger.table_index.known("prod", "", 10))
-    assert [row.table for _, row in known] == [ORDERS]
     assert writer.stored() == 1
 
 
@@ -509,31 +591,26 @@ async def test_after_a_failing_disk_nothing_is_trusted(writer: Writer, step: Ste
         with pytest.raises(FatalError, match=name):
             await writer.put(ORDERS)
     with pytest.raises(FatalError, match=name):
-        await writer.committer.run(lambda ledger: ledger.table_index.with_uuid("prod", "u1"))
+        await writer.run(lambda one: tables_with_uuid(one, "prod", "u1"), Durability.READ)
+    with pytest.raises(FatalError, match=name):
+        await writer.writer.check()
     with anyio.fail_after(5):
-        assert name in (await writer.committer.broken()).found
-        assert not await writer.committer.close()
+        assert not await writer.writer.close()
 
 
-async def test_a_checkpoint_that_fails_is_not_passed_over(writer: Writer) -> None:
-    """SQLite's own checkpoints keep their errors to themselves."""
-    await writer.put(ORDERS)
-    await writer.fail(WRITE, errno.EIO)
-    with pytest.raises(FatalError, match="SQLITE_IOERR_WRITE"):
-        await writer.committer.run(SqliteOperations.checkpoint, alone=True)
-
-
-async def test_a_verb_that_raises_takes_no_other_with_it(writer: Writer) -> None:
+async def test_an_operation_that_raises_takes_no_other_with_it(writer: Writer) -> None:
     raised: list[Exception] = []
+    spoilt = CatalogName("spoilt")
 
-    def spoil(ledger: SqliteOperations) -> None:
-        ledger.put([Notification(ORDERS, "spoilt", "e1"), Notification(CatalogName("spoilt"))], NOW)
-        ledger.claim(PLENTY, NOW)
+    async def spoil(transaction: Transaction) -> None:
+        await transaction.append([encode_message(Notification(ORDERS, "spoilt", "e1"), 0)])
+        await transaction.append([encode_message(Notification(spoilt), 0)])
+        await writer.operations.claim(transaction, ClaimRequest(PLENTY), [])
         raise ZeroDivisionError
 
     async def run_spoilt() -> None:
         try:
-            await writer.committer.run(spoil)
+            await writer.run(spoil, Durability.SYNCED)
         except ZeroDivisionError as error:
             raised.append(error)
 
@@ -543,84 +620,121 @@ async def test_a_verb_that_raises_takes_no_other_with_it(writer: Writer) -> None
         tasks.start_soon(writer.put, RETURNS)
     assert len(raised) == 1
     assert writer.stored() == 2
-    # What the undone verb made must not be remembered either, such as the lane of a catalog.
-    await writer.committer.put([Notification(CatalogName("spoilt"))], NOW)
-    claimed = await writer.committer.run(lambda ledger: ledger.claim(PLENTY, NOW))
-    attempts = {str(claim.subject): claim.attempt for claim in claimed.jobs}
+    # What the undone operation made must not be remembered either, such as the concurrency group of a catalog.
+    await writer.inbox.put([Notification(spoilt)])
+    attempts = {str(claim.subject): claim.attempt for claim in (await writer.claim()).jobs}
     assert attempts == {"prod:sales.orders": 1, "prod:sales.returns": 1, "spoilt": 1}
 
 
-async def test_a_note_that_cannot_be_stored_takes_no_other_with_it(writer: Writer) -> None:
-    raised: list[Exception] = []
+async def test_a_concurrency_group_of_an_undone_transaction_is_stored_by_the_next_one(writer: Writer) -> None:
+    async def raise_it(_: Transaction) -> None:
+        raise ZeroDivisionError
 
-    async def put_unencodable() -> None:
-        try:
-            await writer.put(table("\ud800"))
-        except UnicodeEncodeError as error:
-            raised.append(error)
+    async def run_and_fail() -> None:
+        with pytest.raises(ZeroDivisionError):
+            await writer.run(raise_it)
 
+    await writer.put(ORDERS)
+    async with writer.busy() as tasks:
+        tasks.start_soon(writer.inbox.fold)
+        tasks.start_soon(writer.inbox.renew, [])
+        tasks.start_soon(run_and_fail)
+    assert await writer.writer.close()
+    async with SqliteInbox.opened(writer.database, TERMS, HandClock()) as inbox:
+        assert [claim.subject for claim in (await inbox.claim(PLENTY)).jobs] == [ORDERS]
+
+
+async def test_a_lone_surrogate_is_replaced_and_takes_no_other_message_with_it(writer: Writer) -> None:
     async with writer.busy() as tasks:
         tasks.start_soon(writer.put, ORDERS)
-        tasks.start_soon(put_unencodable)
-    assert len(raised) == 1
-    assert writer.stored() == 1
+        tasks.start_soon(writer.put, table("\ud800"))
+    assert writer.stored() == 2
+    assert sorted(str(claim.subject) for claim in (await writer.claim()).jobs) == ["prod:sales.?", "prod:sales.orders"]
 
 
-async def test_more_notes_than_may_wait_are_refused_at_once(writer: Writer) -> None:
+async def test_more_messages_than_may_wait_are_refused_at_once(writer: Writer) -> None:
     async with writer.busy() as tasks:
         tasks.start_soon(writer.put, *(table(f"t{number}") for number in range(LIMIT)))
         await anyio.lowlevel.checkpoint()
         with pytest.raises(Transient) as refused:
             await writer.put(ORDERS)
         assert (refused.value.scope, refused.value.retry_after) == (ErrorScope.INBOX, 1.0)
-        tasks.start_soon(writer.committer.run, lambda ledger: ledger.claim(PLENTY, NOW))
+        tasks.start_soon(writer.claim)
     assert await writer.put(ORDERS) == PutResult(1, 0)
 
 
-async def test_a_put_of_more_notes_than_may_wait_is_taken_when_none_waits(writer: Writer) -> None:
-    assert await writer.put(*[ORDERS] * (LIMIT + 1)) == PutResult(LIMIT + 1, 0, LIMIT)
+async def test_a_put_of_more_messages_than_may_wait_is_taken_when_none_waits(writer: Writer) -> None:
+    assert await writer.put(*[ORDERS] * (LIMIT + 1)) == PutResult(LIMIT + 1, 0)
 
 
-async def test_a_verb_whose_caller_has_gone_is_not_run(writer: Writer) -> None:
+async def test_an_operation_without_a_caller_is_not_run(writer: Writer) -> None:
     ran: list[str] = []
+
+    async def note(name: str) -> None:
+        ran.append(name)
+
     async with writer.busy() as tasks:
         with anyio.move_on_after(0.01):
-            await writer.committer.run(lambda _: ran.append("gone"))
-        tasks.start_soon(writer.committer.run, lambda _: ran.append("here"))
+            await writer.run(lambda _: note("gone"))
+        tasks.start_soon(writer.run, lambda _: note("here"))
     assert ran == ["here"]
+
+
+async def test_a_put_without_a_caller_is_folded_all_the_same(writer: Writer) -> None:
+    """Its sender may send it again, and is told that it was a duplicate."""
+    event = [Notification(ORDERS, "etl", "e1")]
+    entered, left = threading.Event(), threading.Event()
+
+    async def wait(_: Transaction) -> None:
+        entered.set()
+        left.wait(10)
+
+    await writer.inbox.claim(PLENTY)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(writer.inbox.put, event)
+        # The append is in the same turn as this, and its answer comes after it.
+        tasks.start_soon(writer.run, wait, Durability.SYNCED)
+        await anyio.to_thread.run_sync(entered.wait, 10)
+        tasks.cancel_scope.cancel()
+        left.set()
+    await until(lambda: writer.stored() == 1)
+    assert await writer.inbox.put(event) == PutResult(0, 1)
+    with anyio.fail_after(5):
+        claimed = await writer.inbox.claim(PLENTY, (), NOW + TERMS.lease)
+    assert [claim.subject for claim in claimed.jobs] == [ORDERS]
 
 
 async def test_a_close_ends_what_was_taken_and_takes_no_more(writer: Writer) -> None:
     async with writer.busy() as tasks:
         tasks.start_soon(writer.put, ORDERS)
         await anyio.lowlevel.checkpoint()
-        tasks.start_soon(writer.committer.close)
+        tasks.start_soon(writer.writer.close)
         await anyio.lowlevel.checkpoint()
         with pytest.raises(FatalError, match="closed"):
             await writer.put(RETURNS)
-    assert await writer.committer.close()
+    assert await writer.writer.close()
     assert writer.stored() == 1
 
 
 async def test_another_programs_change_is_seen(writer: Writer) -> None:
     await writer.put(ORDERS, RETURNS)
+    await writer.inbox.fold()
     with closing(sqlite3.connect(writer.database)) as db, db:
-        db.execute("DELETE FROM subject WHERE key LIKE '%orders%'")
-    claimed = await writer.committer.run(lambda ledger: ledger.claim(Capacity(9, 9, 9), NOW))
-    assert [claim.subject for claim in claimed.jobs] == [RETURNS]
+        db.execute("DELETE FROM job WHERE key LIKE '%orders%'")
+    assert [claim.subject for claim in (await writer.claim()).jobs] == [RETURNS]
     await writer.put(ORDERS)
-    claimed = await writer.committer.run(lambda ledger: ledger.claim(Capacity(9, 9, 9), NOW))
-    assert [claim.subject for claim in claimed.jobs] == [ORDERS]
+    assert [claim.subject for claim in (await writer.claim()).jobs] == [ORDERS]
 
 
-async def test_verbs_of_one_transaction_see_each_other(writer: Writer) -> None:
+async def test_operations_of_one_turn_see_what_was_accepted_in_it(writer: Writer) -> None:
     seen: list[TableIdentifier] = []
 
     async def look() -> None:
-        page = await writer.committer.run(lambda ledger: ledger.table_index.known("prod", "", 10))
-        seen.extend(row.table for _, row in page)
+        page, _ = await writer.run(lambda one: tables_after(one, "prod", "", 10), Durability.READ)
+        seen.extend(row.table for row in page)
 
     async with writer.busy() as tasks:
         tasks.start_soon(writer.put, ORDERS)
+        tasks.start_soon(writer.inbox.fold)
         tasks.start_soon(look)
     assert seen == [ORDERS]

@@ -108,7 +108,7 @@ LISTINGS = (
     Mutant(
         "08-sweep-counts-for-what-it-could-not-list",
         8,
-        "tests/promises/test_inbox_jobs.py::test_sweep_does_not_count_for_unlisted_namespaces[asyncio-memory]",
+        "tests/promises/test_inbox_jobs.py::test_sweep_does_not_count_for_unlisted_namespaces[asyncio-SQLite]",
         "assert swept == dict.fromkeys(unseen)",
     ),
     Mutant(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import Mutant, broken
+from tests.mutants.mutant import Mutant
 
 GATEWAY = "tests/simulation/test_gateway.py"
 
@@ -209,25 +209,13 @@ INTENTS = (
     Mutant(
         "15-one-intent-per-table",
         15,
-        f"{NOTES}::test_success_of_another_commit_leaves_an_intent_open[asyncio-SQLite]",
+        f"{NOTES}::test_success_of_another_commit_leaves_an_intent_open[asyncio-SQLite-True]",
         "assert [at for at, _ in await asks(ground)] == [FIRST, SECOND, THIRD, LAST]",
     ),
     Mutant(
         "15-late-claim-forgets-the-ask",
         15,
-        f"{NOTES}::test_claim_after_the_last_check_time_checks_once[asyncio-memory]",
+        f"{NOTES}::test_claim_after_the_last_check_time_checks_once[asyncio-SQLite]",
         'assert await asks(ground) == [(0, ["prod:sales.orders"])]',
-    ),
-    Mutant(
-        "15-shared-answers-after-rows",
-        15,
-        f"{ASKED}::test_who_answers_a_commit_and_who_asks_for_it_wait_for_nobody_in_a_circle",
-        broken("deadlock"),
-    ),
-    Mutant(
-        "15-shared-left-to-another-is-forgotten",
-        15,
-        f"{ASKED}::test_what_is_not_asked_for_because_another_one_has_its_row_is_asked_for_soon",
-        'assert stage.told_by(GATEWAY) == [named("a")]',
     ),
 )

@@ -8,28 +8,16 @@ REPLICAS = "tests/simulation/test_replicas.py"
 
 SHARED = (
     Mutant(
+        "02-version-is-a-number",
+        2,
+        f"{REPLICAS}::test_an_event_with_a_lower_number_that_is_committed_late_is_newer_than_the_claim",
+        'assert stage.world.checker.document(FILE)["metadata_file_path"] == last.metadata_location',
+    ),
+    Mutant(
         "02-shared-nobody-looks",
         2,
         f"{REPLICAS}::test_what_nobody_is_told_of_is_found_by_looking",
         'assert stage.states(["a"]) == {"current": 1}',
-    ),
-    Mutant(
-        "02-shared-numbers-before-locks",
-        2,
-        f"{REPLICAS}::test_an_event_that_waited_for_its_row_is_newer_than_what_the_row_was_claimed_for",
-        'assert stage.world.checker.document(FILE)["metadata_file_path"] == last.metadata_location',
-    ),
-    Mutant(
-        "02-shared-own-row-is-locked-first",
-        2,
-        f"{REPLICAS}::test_who_settle_with_asks_for_each_others_rows_wait_for_nobody_in_a_circle",
-        broken("deadlock"),
-    ),
-    Mutant(
-        "02-shared-put-locks-nothing",
-        2,
-        f"{REPLICAS}::test_what_two_replicas_are_told_of_a_row_at_once_is_both_told",
-        'assert (row.pending.drop, row.pending.renamed_to) == (True, named("b"))',
     ),
     Mutant(
         "03-shared-claim-locks-nothing",
@@ -56,15 +44,9 @@ SHARED = (
         broken("a lease of another one was changed"),
     ),
     Mutant(
-        "03-shared-own-leases-are-taken-back",
-        3,
-        f"{REPLICAS}::test_who_could_not_renew_its_leases_still_has_what_nobody_took",
-        "assert (row.attempt, row.crashes) == (1, 0)",
-    ),
-    Mutant(
         "03-shared-put-unknown-is-acknowledged",
         3,
-        f"{REPLICAS}::test_a_put_of_which_nobody_knows_whether_it_was_taken_is_not_acknowledged[before sql commit]",
+        f"{REPLICAS}::test_a_put_of_which_nobody_knows_whether_it_was_taken_is_not_acknowledged[committed append]",
         "DID NOT RAISE",
     ),
     Mutant(
@@ -89,7 +71,7 @@ SHARED = (
         "03-shared-sweep-is-nobodys",
         3,
         f"{REPLICAS}::test_one_replica_sweeps_at_a_time_and_another_one_when_that_died",
-        "assert stage.sweepers() == [listing.node]",
+        'assert stage.states(["a"]) == {"current": 1}',
     ),
     Mutant(
         "03-shared-sweep-is-not-noted",
@@ -114,11 +96,5 @@ SHARED = (
         8,
         f"{REPLICAS}::test_the_twin_keeps_what_every_inbox_promises[test_unsettled_drops_count_towards_the_half]",
         "assert [await permitted(ground, claim) for claim in claims] == [True] * 3 + [False] * 5",
-    ),
-    Mutant(
-        "09-shared-place-is-not-held",
-        9,
-        f"{REPLICAS}::test_who_comes_to_a_place_just_as_another_one_leaves_it_is_told",
-        "assert stage.world.checker.hint(PLACE) == table.metadata_location",
     ),
 )

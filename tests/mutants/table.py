@@ -27,6 +27,7 @@ REPORTED_BY_ALL = "tests/promises/test_inbox_reported_tables.py"
 REPORTED = "tests/unit/test_inbox_reported_tables.py"
 SPELLED = "tests/unit/test_publish_spellings.py"
 CLAIMS = "tests/promises/test_inbox_claims.py"
+LOG = "tests/promises/test_inbox_log.py"
 
 
 TABLE = (
@@ -55,6 +56,30 @@ TABLE = (
         'assert not stage.said("current")',
     ),
     Mutant(
+        "02-bad-record-blocks-all",
+        2,
+        f"{LOG}::test_record_that_cannot_be_applied_is_a_dead_letter_and_blocks_no_other[asyncio-SQLite]",
+        "ZeroDivisionError: nobody thought of this",
+    ),
+    Mutant(
+        "02-pruned-before-it-is-applied",
+        2,
+        f"{LOG}::test_pruning_keeps_what_is_not_applied_yet[asyncio-SQLite]",
+        "assert await ground.inbox.run_maintenance_once(timedelta(days=7)) == 0",
+    ),
+    Mutant(
+        "02-sweep-ends-before-what-came-before",
+        2,
+        f"{LOG}::test_sweep_is_settled_after_everything_that_was_accepted_before[asyncio-SQLite-0]",
+        "assert await ground.inbox.fold() == FoldResult()",
+    ),
+    Mutant(
+        "02-waits-since-its-fold",
+        2,
+        f"{LOG}::test_job_waits_since_the_arrival_of_its_event_and_not_since_its_fold[asyncio-SQLite]",
+        'assert (await ground.inbox.stats()).oldest_due == {"prod": arrived}',
+    ),
+    Mutant(
         "01-late-file-of-another-table-counts",
         1,
         f"{EVENT_ONLY}::test_a_commit_of_another_table_takes_no_name",
@@ -75,7 +100,7 @@ TABLE = (
     Mutant(
         "02-short-lived-waits-in-line",
         2,
-        f"{CLAIMS}::test_short_lived_table_does_not_wait_behind_a_backlog[asyncio-memory]",
+        f"{CLAIMS}::test_short_lived_table_does_not_wait_behind_a_backlog[asyncio-SQLite]",
         "assert (claim.subject, claim.group.priority) == (RETURNS, Priority.SHORT_LIVED)",
     ),
     Mutant(
@@ -135,7 +160,7 @@ TABLE = (
     Mutant(
         "04-publish-forgets-what-was-reported",
         4,
-        f"{REPORTED_BY_ALL}::test_event_during_a_publish_is_not_lost[asyncio-memory]",
+        f"{REPORTED_BY_ALL}::test_event_during_a_publish_is_not_lost[asyncio-SQLite]",
         'assert await now(ground) == ("u1", (pointer(3),))',
     ),
     Mutant(
@@ -291,26 +316,32 @@ TABLE = (
     Mutant(
         "08-old-name-is-another-drop",
         8,
-        f"{BRAKE}::test_renamed_and_dropped_table_counts_once[asyncio-memory-True-True]",
+        f"{BRAKE}::test_renamed_and_dropped_table_counts_once[asyncio-SQLite-True-True]",
         "assert await allowed(ground, claim) == [True]",
     ),
     Mutant(
         "08-one-uuid-is-one-table",
         8,
-        f"{BRAKE}::test_two_names_of_one_uuid_count_twice_without_a_rename[asyncio-memory]",
+        f"{BRAKE}::test_two_names_of_one_uuid_count_twice_without_a_rename[asyncio-SQLite]",
         "assert await allowed(ground, *(await ground.claims())) == [True, False, False, False]",
     ),
     Mutant(
         "08-swapped-names-are-one-table",
         8,
-        f"{BRAKE}::test_tables_with_swapped_names_count_twice[asyncio-memory]",
+        f"{BRAKE}::test_tables_with_swapped_names_count_twice[asyncio-SQLite]",
         'assert not await permitted(ground, one, drop_of(one, "u1"))',
     ),
     Mutant(
         "08-counted-table-is-held-under-its-other-name",
         8,
-        f"{BRAKE}::test_other_name_of_a_counted_table_passes_a_reached_limit[asyncio-memory]",
+        f"{BRAKE}::test_other_name_of_a_counted_table_passes_a_reached_limit[asyncio-SQLite]",
         "assert await allowed(ground, new, *other, old) == [True, False, False, True]",
+    ),
+    Mutant(
+        "08-older-event-undoes-a-release",
+        8,
+        f"{LOG}::test_release_of_a_held_table_is_not_undone_by_an_older_event[asyncio-SQLite-0]",
+        "assert (claims[ORDERS].on_hold, claims[ORDERS].limit_overridden) == (False, True)",
     ),
     Mutant(
         "08-old-names-make-a-catalog-larger",
@@ -453,7 +484,7 @@ TABLE = (
     Mutant(
         "11-given-up-is-not-late",
         11,
-        f"{WAITS}::test_dead_job_is_overdue_until_its_dead_letter_is_closed[asyncio-memory-exhausted]",
+        f"{WAITS}::test_dead_job_is_overdue_until_its_dead_letter_is_closed[asyncio-SQLite-exhausted]",
         'assert (await ground.inbox.stats()).oldest_due == {"prod": given_up}',
     ),
     *FACADES,

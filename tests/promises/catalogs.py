@@ -28,9 +28,9 @@ from sfn.clock import SystemClock
 from sfn.demo.environment import RestCatalogServer
 from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import Table, TableIdentifier
-from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig
 from sfn.storage.memory import MemoryStore
+from tests.support.memory_inbox import MemoryInbox
 from tests.support.programs import runtime
 from tests.support.publishing import metadata
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, Protocol
 
+import anyio
 import asyncpg
 
 from sfn.domain.events import Intent, Notification
@@ -26,9 +27,23 @@ from sfn.domain.jobs import (
 )
 from sfn.inbox import AdminQueries, CatalogAdmin, DeadLetters, DropLimit, InboxWriter, JobQueue, TableIndex
 from sfn.inbox.intents import CHECK_DELAYS
-from sfn.inbox.memory import MemoryInbox
-from sfn.inbox.model import AdminCommand, DeadLetter, DeadLetterFilter, InboxConfig
-from sfn.inbox.postgres import PostgresInbox, PostgresServer
+from sfn.inbox.model import AdminCommand, DeadLetter, DeadLetterFilter, FoldResult, InboxConfig
+from sfn.inbox.postgres import PostgresInbox
+from sfn.inbox.postgres_connections import PostgresServer
+from sfn.inbox.schema import (
+    AUDIT,
+    CACHE,
+    CATALOG,
+    COUNTER,
+    GROUP,
+    INTENT,
+    JOB,
+    LETTER,
+    OUTCOME,
+    PERMIT,
+    PLACE,
+    UNDECODABLE,
+)
 from sfn.inbox.sqlite import SqliteInbox
 from tests.servers.postgres import Postgres
 from tests.support.clock import HandClock
@@ -51,6 +66,14 @@ DAY: Final = 86_400
 class AnyInbox(InboxWriter, JobQueue, TableIndex, DropLimit, AdminQueries, DeadLetters, CatalogAdmin, Protocol):
     """All faces of an inbox."""
 
+    async def fold(self) -> FoldResult:
+        """Fold the oldest records that wait; see `sfn.inbox.inbox.Inbox.fold`."""
+        ...
+
+    async def run_maintenance_once(self, retention: timedelta) -> int:
+        """Delete old records and dead letters; see `sfn.inbox.inbox.Inbox.run_maintenance_once`."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Site:
@@ -66,11 +89,6 @@ class Site:
 
 
 Opened = AbstractAsyncContextManager[AnyInbox]
-
-
-@asynccontextmanager
-async def memory(_: Site, clock: HandClock) -> AsyncIterator[AnyInbox]:
-    yield MemoryInbox(TERMS, clock)
 
 
 @asynccontextmanager
@@ -93,17 +111,17 @@ async def emptied(dsn: str) -> None:
     connection = await asyncpg.connect(dsn)
     try:
         # TRUNCATE makes every table and index anew.
-        tables = ("lane", "subject", "memo", "place", "event", "intent", "catalog", "permit", "dead_letter", "audit")
-        sequences = ("number", "lane_id_seq", "dead_letter_id_seq", "audit_id_seq")
+        tables = [table.name for table in (JOB, CACHE, PLACE, OUTCOME, GROUP, INTENT, LETTER, UNDECODABLE)]
+        tables += [table.name for table in (CATALOG, PERMIT, AUDIT, COUNTER)]
+        tables += ["event", "pending"]
         emptying = [f"DELETE FROM sfn.{table}" for table in tables]  # noqa: S608 - our own names
-        restarting = [f"SELECT setval('sfn.{sequence}', 1, false)" for sequence in sequences]
+        restarting = [f"SELECT setval('sfn.{sequence}', 1, false)" for sequence in ("number", "token")]
         await connection.execute(";".join([*emptying, *restarting]))
     finally:
         await connection.close()
 
 
 ADAPTERS: Mapping[str, Callable[[Site, HandClock], Opened]] = {
-    "memory": memory,
     "SQLite": sqlite,
     "PostgreSQL": postgres,
 }
@@ -137,6 +155,23 @@ class Ground:
         """The one row that can be claimed now."""
         (claim,) = await self.claims()
         return claim
+
+    async def waiting_claim(self, seconds: float = DAY) -> list[str]:
+        """Whose the jobs are that a worker gets that waits so long; those that it is given at once, too."""
+        return subjects((await self.inbox.claim(PLENTY, (), self.after(seconds))).jobs)
+
+    async def claimed_after(self, cause: Awaitable[object]) -> list[str]:
+        """Whose the jobs are that a worker gets that waited before something happened."""
+        found: list[str] = []
+
+        async def claim() -> None:
+            found.extend(await self.waiting_claim())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(claim)
+            await anyio.sleep(0.05)
+            await cause
+        return found
 
     async def settle(self, claim: LeasedJob, outcome: Outcome) -> None:
         """End a claim that still has its row."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import anyio
 import pytest
 
 from sfn.domain.events import Notification, PutResult
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import (
-    Capacity,
     DeadLettered,
     DeadLetterReason,
     Done,
+    LeasedJob,
     Outcome,
     PendingChange,
     PublishResult,
@@ -24,8 +22,8 @@ from sfn.domain.jobs import (
     TableState,
     Wakeup,
 )
-from sfn.inbox.model import LastEvent
-from tests.promises.inboxes import PLENTY, TERMS, Ground, pointer, subjects, table
+from sfn.inbox.model import FoldResult, LastEvent
+from tests.promises.inboxes import DAY, PLENTY, TERMS, Ground, pointer, subjects, table
 
 # ── Puts
 
@@ -39,8 +37,7 @@ async def test_ten_thousand_notifications_are_one_job_with_the_newest_location(g
     ]
     hints.append(hints.pop(5000))
     for start in range(0, len(hints), 1000):
-        # The first of all has nothing before it.
-        assert await ground.inbox.put(hints[start : start + 1000]) == PutResult(1000, 0, 1000 if start else 999)
+        assert await ground.inbox.put(hints[start : start + 1000]) == PutResult(1000, 0)
     claim = await ground.claim()
     assert claim.pending == PendingChange(min_metadata_location=pointer(9999))
     assert await ground.claims() == []
@@ -80,12 +77,12 @@ async def test_repeated_event_in_one_put_is_accepted_once(ground: Ground) -> Non
 
 async def test_event_ids_are_unique_per_sender(ground: Ground) -> None:
     assert await ground.inbox.put([Notification(ORDERS, "etl", "e1")]) == PutResult(1, 0)
-    assert await ground.inbox.put([Notification(ORDERS, "polaris", "e1")]) == PutResult(1, 0, 1)
+    assert await ground.inbox.put([Notification(ORDERS, "polaris", "e1")]) == PutResult(1, 0)
 
 
 async def test_event_without_an_id_is_never_a_duplicate(ground: Ground) -> None:
-    assert await ground.inbox.put([Notification(ORDERS, "etl"), Notification(ORDERS, "etl")]) == PutResult(2, 0, 1)
-    assert await ground.inbox.put([Notification(ORDERS, "etl")]) == PutResult(1, 0, 1)
+    assert await ground.inbox.put([Notification(ORDERS, "etl"), Notification(ORDERS, "etl")]) == PutResult(2, 0)
+    assert await ground.inbox.put([Notification(ORDERS, "etl")]) == PutResult(1, 0)
 
 
 async def test_empty_put_changes_nothing(ground: Ground) -> None:
@@ -194,6 +191,7 @@ async def test_notification_can_hold_a_table_during_its_publish(ground: Ground) 
     await ground.hint(ORDERS)
     claim = await ground.claim()
     await ground.inbox.put([Notification(ORDERS, hold_drops=True)])
+    await ground.inbox.fold()
     await ground.settle(claim, Done(ground.after(3600), PublishResult(TableState(has_settled=True))))
     assert (await ground.claim()).table_state.on_hold
 
@@ -211,54 +209,68 @@ async def test_notifications_of_a_catalog_are_one_job(ground: Ground) -> None:
     assert await ground.known() == []
 
 
-async def test_put_and_settle_wake_the_worker(ground: Ground) -> None:
+async def test_put_and_settle_end_the_wait_of_a_claim(ground: Ground) -> None:
     await ground.hint(ORDERS)
     claim = await ground.claim()
     with anyio.move_on_after(0.05) as silence:
-        await ground.inbox.wait(None)
+        await ground.waiting_claim()
     assert silence.cancelled_caught
     with anyio.fail_after(5):
-        await ground.hint(RETURNS)
-        await ground.inbox.wait(None)
-        await ground.claims()
-        await ground.settle(claim, Returned(ground.now, "a stop"))
-        await ground.inbox.wait(None)
+        assert await ground.claimed_after(ground.hint(RETURNS)) == ["prod:sales.returns"]
+        assert await ground.claimed_after(ground.settle(claim, Returned(ground.now, "a stop"))) == ["prod:sales.orders"]
 
 
-async def test_notification_of_a_due_job_does_not_wake_the_worker(ground: Ground) -> None:
-    await ground.hint(ORDERS)
-    await ground.claims(Capacity(total=0, live=0, sweeps=0))
-    await ground.hint(ORDERS)
-    with anyio.move_on_after(0.05) as silence:
-        await ground.inbox.wait(None)
-    assert silence.cancelled_caught
-
-
-async def test_put_during_a_claim_wakes_the_worker(ground: Ground) -> None:
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(ground.claims)
-        await anyio.lowlevel.checkpoint()
-        await ground.hint(ORDERS)
+async def test_what_an_operator_makes_due_ends_the_wait_of_a_claim(ground: Ground) -> None:
     with anyio.fail_after(5):
-        await ground.inbox.wait(None)
+        sweep = ground.inbox.reconcile([Notification(CatalogName("prod"))], ground.order())
+        assert await ground.claimed_after(sweep) == ["prod"]
+
+
+async def test_put_before_a_waiting_claim_is_claimed_at_once(ground: Ground) -> None:
+    await ground.claims()
+    await ground.hint(ORDERS)
+    with anyio.fail_after(5):
+        assert await ground.waiting_claim() == ["prod:sales.orders"]
 
 
 async def test_cancelled_put_does_not_lose_a_wakeup(ground: Ground) -> None:
-    await ground.claims()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(ground.hint, ORDERS)
-        await anyio.lowlevel.checkpoint()
-        tasks.cancel_scope.cancel()
-    await ground.hint(RETURNS)
+    async def put_twice() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ground.hint, ORDERS)
+            await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+        await ground.hint(RETURNS)
+
     with anyio.fail_after(5):
-        await ground.inbox.wait(None)
+        first = await ground.claimed_after(put_twice())
+    assert "prod:sales.returns" in [*first, *subjects(await ground.claims())]
 
 
-async def test_wait_ends_at_its_deadline(ground: Ground) -> None:
-    await ground.claims()
+async def test_waiting_claim_ends_at_its_deadline(ground: Ground) -> None:
     with anyio.fail_after(5):
-        await ground.inbox.wait(ground.now + timedelta(seconds=0.01))
-        await ground.inbox.wait(ground.now - timedelta(seconds=1))
+        assert await ground.waiting_claim(0.01) == []
+        assert await ground.waiting_claim(-1) == []
+
+
+async def test_cancelled_claim_gives_its_jobs_back(ground: Ground) -> None:
+    """Whenever it is cancelled: before, during or after the transaction in which a job is leased for it."""
+    for number in range(30):
+        found: list[LeasedJob] = []
+
+        async def claim(found: list[LeasedJob] = found) -> None:
+            found.extend((await ground.inbox.claim(PLENTY, (), ground.after(DAY))).jobs)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(claim)
+            await anyio.sleep(0.002)
+            tasks.start_soon(ground.hint, ORDERS)
+            await anyio.sleep(number * 0.0002)
+            tasks.cancel_scope.cancel()
+        if not found:
+            await ground.hint(ORDERS)
+            found += [*await ground.claims(), *await ground.claims()]
+        assert [(str(claim.subject), claim.attempt) for claim in found] == [("prod:sales.orders", 1)]
+        await ground.settle(found[0], ground.done())
 
 
 # ── Reported results
@@ -268,31 +280,40 @@ ORDERS, RETURNS = table("orders"), table("returns")
 LEASE = TERMS.lease.total_seconds()
 
 
-async def superseded(ground: Ground) -> int:
+async def coalesced(ground: Ground) -> int:
     """One more hint of a table: whether a look that was to come anyway answers it."""
-    return (await ground.inbox.put([Notification(ORDERS)])).coalesced
+    await ground.hint(ORDERS)
+    folded = await ground.inbox.fold()
+    assert folded.records == 1
+    return folded.coalesced
 
 
 async def test_notification_coalesces_with_a_waiting_one(ground: Ground) -> None:
-    assert await ground.inbox.put([Notification(ORDERS), Notification(RETURNS), Notification(ORDERS)]) == PutResult(
-        3, 0, 1
-    )
-    assert await ground.inbox.put([Notification(ORDERS)]) == PutResult(1, 0, 1)
+    await ground.hint(ORDERS, RETURNS, ORDERS)
+    assert await ground.inbox.fold() == FoldResult(3, 1)
+    assert await coalesced(ground) == 1
+
+
+async def test_claim_reports_what_coalesced_in_its_fold(ground: Ground) -> None:
+    await ground.hint(ORDERS, RETURNS, ORDERS)
+    assert (await ground.inbox.claim(PLENTY)).fold == FoldResult(3, 1)
+    assert (await ground.inbox.claim(PLENTY)).fold == FoldResult()
 
 
 async def test_duplicate_does_not_coalesce(ground: Ground) -> None:
     await ground.inbox.put([Notification(ORDERS, "etl", "e1")])
-    assert await ground.inbox.put([Notification(ORDERS, "etl", "e1")]) == PutResult(0, 1, 0)
+    assert await ground.inbox.put([Notification(ORDERS, "etl", "e1")]) == PutResult(0, 1)
+    assert await ground.inbox.fold() == FoldResult(1, 0)
 
 
 async def test_notification_during_a_check_gets_its_own_check(ground: Ground) -> None:
     await ground.hint(ORDERS)
     claim = await ground.claim()
-    assert [await superseded(ground) for _ in range(3)] == [0, 1, 1]
+    assert [await coalesced(ground) for _ in range(3)] == [0, 1, 1]
     await ground.settle(claim, ground.done())
-    assert await superseded(ground) == 1
+    assert await coalesced(ground) == 1
     await ground.settle(await ground.claim(), ground.done())
-    assert await superseded(ground) == 0
+    assert await coalesced(ground) == 0
 
 
 @pytest.mark.parametrize("outcome", ["done", "later", "dead", "given up"])
@@ -304,7 +325,7 @@ async def test_notification_after_a_finished_check_does_not_coalesce(ground: Gro
         "given up": DeadLettered(DeadLetterReason.HELD_DROP, "the brake is on"),
     }
     await ground.settled(ORDERS, outcomes[outcome])
-    assert await superseded(ground) == 0
+    assert await coalesced(ground) == 0
 
 
 @pytest.mark.parametrize("outcome", [Retry, Returned])
@@ -312,7 +333,7 @@ async def test_notification_coalesces_with_a_failed_or_returned_job(
     ground: Ground, outcome: type[Retry | Returned]
 ) -> None:
     await ground.settled(ORDERS, outcome(ground.after(60), "its store is away"))
-    assert await superseded(ground) == 1
+    assert await coalesced(ground) == 1
 
 
 async def test_every_expired_lease_is_reported_once(ground: Ground) -> None:

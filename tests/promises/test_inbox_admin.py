@@ -10,7 +10,7 @@ import pytest
 from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, PublishResult, Rescheduled, Retry, TableState
-from sfn.inbox.maintenance import recorded_owner
+from sfn.inbox.catalogs import recorded_owner
 from sfn.inbox.model import MAX_UNDECODABLE_PER_SENDER, AdminCommand, DeadLetterFilter, DeadLetterStatus
 from tests.promises.inboxes import Ground, pointer, table
 
@@ -314,12 +314,15 @@ async def test_every_admin_command_is_in_the_audit_log(ground: Ground) -> None:
     assert entries[0].at - entries[-1].at == timedelta(seconds=1)
 
 
-async def test_adoption_passes_the_catalog_id_to_the_job(ground: Ground) -> None:
+@pytest.mark.parametrize("folded", [True, False])
+async def test_adoption_passes_the_catalog_id_to_the_job(ground: Ground, *, folded: bool) -> None:
     await died(ground, reason=DeadLetterReason.FOREIGN_CATALOG)
     await ground.inbox.adopt([Notification(ORDERS, adopt_catalog_id="c0")], ground.order())
     claim = await ground.claim()
     assert claim.pending.adopt_catalog_id == "c0"
     await ground.hint(ORDERS)
+    if folded:
+        await ground.inbox.fold()
     await ground.settle(claim, Retry(ground.now, "no"))
     assert (await ground.claim()).pending.adopt_catalog_id == "c0"
 

@@ -199,7 +199,7 @@ class Alike(RuleBasedStateMachine):
         assert len({answer.next_due for answer in answers}) == 1
         pairs = list(zip(*(answer.jobs for answer in answers), strict=True))
         for pair in pairs:
-            first, *others = (replace(claim, fencing_token=0, notified_seq=0) for claim in pair)
+            first, *others = (replace(claim, fencing_token=0) for claim in pair)
             assert others == [first] * len(others)
         self.pairs += pairs
 

@@ -163,6 +163,7 @@ async def test_notification_during_a_lease_does_not_shorten_a_pause(
     await ground.hint(ORDERS)
     claim = await ground.claim()
     await ground.hint(ORDERS)
+    await ground.inbox.fold()
     await ground.settle(claim, outcome(ground.after(60), "its store is away"))
     assert await ground.claims() == []
     ground.clock.turn(60)
@@ -422,11 +423,16 @@ async def test_notification_of_a_failing_job_is_overdue_since_its_arrival(
     assert (await ground.inbox.stats()).oldest_due == {"prod": told}
 
 
-async def test_notification_during_a_background_job_is_overdue_since_its_arrival(ground: Ground) -> None:
+@pytest.mark.parametrize("folded", [True, False])
+async def test_notification_during_a_background_job_is_overdue_since_its_arrival(
+    ground: Ground, *, folded: bool
+) -> None:
     await ground.published(ORDERS, due=10)
     ground.clock.turn(10)
     claim, told = await ground.claim(), ground.clock.turn(5)
     await ground.hint(ORDERS)
+    if folded:
+        await ground.inbox.fold()
     ground.clock.turn(5)
     await ground.settle(claim, Retry(ground.after(60), "no"))
     assert (await ground.inbox.stats()).oldest_due == {"prod": told}

@@ -210,12 +210,15 @@ async def test_wakeup_does_not_bring_a_failed_job_forward(ground: Ground, outcom
     assert await ground.claims() == []
 
 
-async def test_wakeup_does_not_delay_an_overdue_job(ground: Ground) -> None:
+@pytest.mark.parametrize("folded", [True, False])
+async def test_wakeup_does_not_delay_an_overdue_job(ground: Ground, *, folded: bool) -> None:
     await ground.hint(ORDERS)
     orders = await ground.claim()
     await ground.hint(RETURNS)
     ground.clock.turn(10)
     await ground.hint(STOCK)
+    if folded:
+        await ground.inbox.fold()
     await ground.settle(orders, Done(ground.after(3600), PublishResult(wakeups=(Wakeup(RETURNS),))))
     assert subjects(await ground.claims()) == ["prod:sales.returns", "prod:sales.stock"]
 

@@ -107,6 +107,7 @@ async def test_event_during_a_publish_is_not_lost(ground: Ground) -> None:
     await ground.inbox.put([commit(2, "u1")])
     claim = await ground.claim()
     await ground.inbox.put([commit(3, "u1")])
+    await ground.inbox.fold()
     await ground.settle(claim, Done(ground.after(3600), published(ground, claim, 2)))
     assert await now(ground) == ("u1", (pointer(3),))
     assert (await ground.claim()).subject == ORDERS

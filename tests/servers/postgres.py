@@ -1,7 +1,7 @@
 """PostgreSQL of the machine's version, and PgBouncer in front of it.
 
-The cluster is one of its own, which a power cut of the machine would ruin. PgBouncer is in transaction mode: a
-connection's statements run in whichever session of PostgreSQL is free.
+A power cut of the machine would damage the cluster, which is made for the tests. PgBouncer is in transaction mode: each
+transaction of a connection runs in any free session of PostgreSQL.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from tests.servers.process import AS_LESSER, Server, give
 from tests.support.programs import found
 
 USER = "postgres"
-"""The one user, a superuser who needs no password."""
+"""The only user: a superuser without a password."""
 
-LASTING_NO_LONGER = ("fsync=off", "full_page_writes=off")
+WITHOUT_DURABILITY = ("fsync=off", "full_page_writes=off")
 CONNECTIONS = 200
 
 
 class Postgres(Server):
-    """The server, over TCP alone. Stopped, it leaves what a crash of it leaves; started again, it recovers."""
+    """The server, over TCP only. A stop is a crash of the server; the next start recovers."""
 
     title = "PostgreSQL"
 
@@ -35,12 +35,12 @@ class Postgres(Server):
         self._data = self.folder / "data"
 
     def dsn(self, database: str = USER) -> str:
-        """Where a database is, as a URL."""
+        """Return the URL of a database."""
         return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}"
 
     @contextmanager
     def database(self) -> Iterator[str]:
-        """A new database; its name. It is dropped at the end, whoever is still connected."""
+        """Yield the name of a new database. It is dropped at the end, also if connections to it are open."""
         name = f"test_{uuid4().hex}"
         self.execute(f"CREATE DATABASE {name}")
         try:
@@ -49,7 +49,7 @@ class Postgres(Server):
             self.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
     def execute(self, statement: str, database: str = USER) -> str:
-        """Run a statement outside any transaction; its rows, as `query` gives them."""
+        """Run a statement outside any transaction, and return its rows as `query` does."""
         return query(self._programs, self.dsn(database), statement)
 
     @override
@@ -63,7 +63,7 @@ class Postgres(Server):
 
     @override
     def stop(self) -> None:
-        # Killed, it would leave processes behind, and memory that nothing frees.
+        # A killed server would leave processes behind, and shared memory.
         if self._process is not None:
             self._run("pg_ctl", "--mode=immediate", "--wait", "stop")
         super().stop()
@@ -72,7 +72,7 @@ class Postgres(Server):
     def _command(self) -> Sequence[str | Path]:
         settings = (
             *("listen_addresses=127.0.0.1", f"port={self.port}", "unix_socket_directories=", "timezone=UTC"),
-            *(f"max_connections={CONNECTIONS}", *LASTING_NO_LONGER),
+            *(f"max_connections={CONNECTIONS}", *WITHOUT_DURABILITY),
         )
         return [*AS_LESSER, self._programs / "postgres", "-D", self._data, *(f"--{setting}" for setting in settings)]
 
@@ -87,16 +87,16 @@ class Postgres(Server):
 
 
 def is_ready(programs: Path, port: int) -> bool:
-    """Whether connections are accepted."""
+    """Return True if the server accepts connections."""
     server = ("--host=127.0.0.1", f"--port={port}", f"--username={USER}")
     return subprocess.run([programs / "pg_isready", "--quiet", *server], check=False).returncode == 0
 
 
 def query(programs: Path, dsn: str, statement: str) -> str:
-    """Run a statement by psql; its rows, a line each, columns with `|` between them.
+    """Run a statement by psql, and return its rows: one line each, with `|` between the columns.
 
     Raises:
-        subprocess.CalledProcessError: it failed; `stderr` says why.
+        subprocess.CalledProcessError: the statement failed; `stderr` has the error.
     """
     bare = ("--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1")
     command: list[str | Path] = [programs / "psql", *bare, f"--dbname={dsn}", f"--command={statement}"]
@@ -104,7 +104,7 @@ def query(programs: Path, dsn: str, statement: str) -> str:
 
 
 SESSIONS = 4
-"""How many a database has: few, so that clients share them."""
+"""Sessions of a database: few, so that clients share them."""
 
 SETTINGS = """\
 [databases]
@@ -121,7 +121,7 @@ max_client_conn = 200
 
 
 class PgBouncer(Server):
-    """The pooler in front of a server, for all its databases."""
+    """The pooler in front of all databases of a server."""
 
     title = "PgBouncer"
 
@@ -134,11 +134,11 @@ class PgBouncer(Server):
         give(self.folder)
 
     def dsn(self, database: str) -> str:
-        """Where a database is, as a URL."""
+        """Return the URL of a database."""
         return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}"
 
     def execute(self, statement: str, database: str) -> str:
-        """As PostgreSQL's; the database `pgbouncer` is its own console."""
+        """Run a statement through the pooler; the database `pgbouncer` is the pooler's own console."""
         return query(self._programs, self.dsn(database), statement)
 
     @override

@@ -6,10 +6,10 @@ Such a catalog's events are sent until they are acknowledged.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from typing_extensions import override
 
 from sfn.domain.catalog_answer import NoSuchTable
@@ -17,8 +17,8 @@ from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ExternalError
 from tests.simulation.catalog import first_version
-from tests.simulation.database.inbox import SKEW
 from tests.simulation.operations import OPERATIONS, Life
+from tests.simulation.rules import SKEW
 
 if TYPE_CHECKING:
     from tests.simulation.node import Node, Service

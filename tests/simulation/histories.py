@@ -55,6 +55,11 @@ KINDS = {
     "twice": Setting(inboxes=2),
     "switched": Setting(OPERATIONS | SWITCHES),
     "slow": Setting(slow_inbox=True),
+    "power": Setting(power_cuts=True),
+    "power-blank": Setting(
+        _only("create", "commit", "rename", "drop", "recreate"), outage="blank", max_drops=3, power_cuts=True
+    ),
+    "power-told": Setting(CONVERGING, told=BY_UUID, power_cuts=True),
     "poison": Setting(crashes=2),
     "told": Setting(CONVERGING, told=BY_UUID),
     "told-in-order": Setting(TELLABLE, told=IN_ORDER, store_outage=True),
@@ -115,6 +120,7 @@ KINDS |= {
     "gateway": GATEWAY,
     "gateway-passing": replace(GATEWAY, gateway="pass", inbox_full=True),
     "gateway-slow": replace(GATEWAY, gateway="pass", slow_inbox=True),
+    "gateway-power": replace(GATEWAY, power_cuts=True),
     "gateway-replicas": replace(GATEWAY, gateway="pass", replicas=2, busy=100, pace=2.0),
 }
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from sfn.domain.catalog_answer import NoSuchTable
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import Table, TableIdentifier
@@ -17,8 +19,8 @@ from sfn.domain.jobs import DeadLetterReason
 from sfn.inbox.model import AdminCommand
 from sfn.publish.existing_files import pointer_files
 from sfn.sfnfile.naming import MAIN_BRANCH
-from tests.simulation.database.inbox import SharedPostgresInbox
 from tests.simulation.operations import Life
+from tests.simulation.replicas import SharedReplicaInbox
 from tests.simulation.settings import DAY
 
 if TYPE_CHECKING:
@@ -87,6 +89,8 @@ class Incidents:
             loop.call_later(start, self._lose_inbox)
         if setting.away:
             loop.call_later(start, self._leave)
+        for _ in range(rng.choice([1, 2, 4]) if setting.power_cuts else 0):
+            loop.call_later(rng.uniform(5, setting.busy), self._cut_power)
         if not setting.replicas:
             return
         loop.create_task(self._roll())
@@ -98,6 +102,10 @@ class Incidents:
         self.world.acknowledged.clear()
         self.world.services[0].lose_inbox()
 
+    def _cut_power(self) -> None:
+        for service in self.world.services:
+            service.cut_power()
+
     def _restart(self) -> None:
         """The database of the inbox is started anew, or another server takes its place."""
         rng = self.world.rng
@@ -105,8 +113,8 @@ class Incidents:
         self.world.say(f"the database is away for {seconds:.1f} s")
         self.world.count("restarted")
         for service in self.world.services:
-            assert isinstance(service.kept, SharedPostgresInbox)
-            service.kept.server.restart(seconds)
+            assert isinstance(service.kept, SharedReplicaInbox)
+            service.kept.database.restart(seconds)
 
     async def _roll(self) -> None:
         """Processes are ended as they should be, one now and then."""
@@ -176,7 +184,7 @@ class Incidents:
                 continue
             name = self.world.rng.choice(list(tables))
             target = name if self.world.rng.random() < 0.6 else self.world.rng.choice(lives[0].names)
-            theirs = replace(target, catalog=self.world.truths[1].name)
+            theirs = msgspec.structs.replace(target, catalog=self.world.truths[1].name)
             registered = {table.uuid for table in self.world.truths[1].live().values()}
             if not isinstance(self.world.truths[1].true(theirs), Table) and tables[name].uuid not in registered:
                 self.world.set(1, theirs, tables[name])

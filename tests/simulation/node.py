@@ -17,8 +17,8 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName, JobKey
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, LeasedJob, Outcome
 from sfn.errors import ErrorScope, ExternalError, Transient
+from sfn.inbox.inbox import WorkerSignal
 from sfn.inbox.model import NewDeadLetter
-from sfn.inbox.scheduling import WorkerSignal
 from sfn.publish.policy import Policy
 from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
@@ -115,6 +115,13 @@ class Service:
         self.started = False
         self.count("inbox lost")
 
+    def cut_power(self) -> None:
+        """All processes die, and what was not synced of the inbox is gone, or a part of it."""
+        for node in list(self.nodes):
+            self.crash(node)
+        self.kept.cut_power()
+        self.count("power cut")
+
     def occupy(self, seconds: float) -> None:
         """A transaction that was begun keeps the inbox busy for so long more; the next ones wait."""
         self._busy_until = max(self._busy_until, self.loop.time()) + seconds
@@ -156,7 +163,7 @@ class Node:
         self.stopped_until = 0.0
         self.context = service.kept.context(self)
         self.clock = service.kept.clock()
-        self.bell = WorkerSignal(self.clock)
+        self.bell = WorkerSignal()
         self.inbox = service.kept.opened(self)
         self.gateway = service.gateway(self)
         self.stop = anyio.Event()
@@ -183,7 +190,7 @@ class Node:
             await self._put(Notification(CatalogName(self.service.truth.name), sender="start"))
             self.service.started = True
         await self.worker.run(self.stop)
-        await self.service.kept.closed(self)
+        self.service.kept.closed(self)
         self.alive = False
         self.service.left(self)
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
+import msgspec
+
 from sfn.domain.catalog_answer import NoSuchTable, StagedCreate
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import Table, TableIdentifier
@@ -105,7 +107,7 @@ class Life:
             self._rename(self.rng.choice(list(live)), self.rng.choice(free))
 
     async def swap(self, live: dict[TableIdentifier, Table]) -> None:
-        between = replace(self.names[0], name="between")
+        between = msgspec.structs.replace(self.names[0], name="between")
         if len(live) > 1 and between not in live:
             first, second = self.rng.sample(list(live), 2)
             await self._rename_all([(first, between), (second, first), (between, second)])
@@ -248,4 +250,4 @@ class Life:
         event_id = f"e{self.world.next_event()}"
         for _ in range(1 + (self.rng.random() < 0.15)):
             delay = self.rng.expovariate(0.5)
-            self.world.deliver(self.catalog, replace(hint, sender="test", event_id=event_id), delay)
+            self.world.deliver(self.catalog, msgspec.structs.replace(hint, sender="test", event_id=event_id), delay)

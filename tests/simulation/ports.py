@@ -1,22 +1,16 @@
-"""The ports of a simulated process: the real inbox's SQL, a catalog's replicas and a store, each call a step."""
+"""The ports of a simulated process to a catalog's replicas and a store, each call a step."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from datetime import datetime
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from sfn.catalogs import SkipNamespace, UnlistedNamespace
 from sfn.domain.catalog_answer import Loaded, LoadResult, NotModified
-from sfn.domain.events import InboxMessage, PutResult, TableReport
 from sfn.domain.identifiers import Table, TableIdentifier
-from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Outcome, StoredObject
+from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, ExternalError, OutcomeUnknown, Permanent, Transient
-from sfn.inbox import ClaimResult
-from sfn.inbox.model import RELEASE_BATCH_SIZE, AdminCommand
-from sfn.inbox.sqlite.operations import SqliteOperations
 from sfn.storage import Deleted, Guarantees, PreconditionFailed
 from sfn.storage.remote_store import ERROR_BY_REACH, PermissionTracker
 
@@ -24,88 +18,6 @@ if TYPE_CHECKING:
     from tests.simulation.node import Node
 
 T = TypeVar("T")
-
-
-class SimulatedInbox:
-    """All faces of the inbox: the real SQL, one step at a time."""
-
-    def __init__(self, node: Node, ledger: SqliteOperations) -> None:
-        self._node, self._service, self._ledger = node, node.service, ledger
-
-    def _now(self) -> datetime:
-        return self._node.clock.now()
-
-    async def put(self, messages: Sequence[InboxMessage]) -> PutResult:
-        await self._is_full()
-        [(accepted, stirring)] = await self._node.transact(
-            "put", lambda: self._ledger.put_all([(messages, self._now())])
-        )
-        if stirring:
-            self._service.ring()
-        return accepted
-
-    async def _is_full(self) -> None:
-        """While it takes nothing it says so, or nothing at all."""
-        now = self._service.loop.time()
-        left = max((end - now for start, end in self._service.faults.inbox_full if start <= now < end), default=0.0)
-        if left > 0:
-            await asyncio.sleep(self._service.rng.choice([0.0, left]))
-            raise Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=1.0)
-
-    async def wait(self, until: datetime | None) -> None:
-        await self._node.bell.wait(until)
-
-    async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
-        self._node.bell.clear()
-        return await self._node.transact("claim", lambda: self._ledger.claim(capacity, self._now(), running))
-
-    async def renew(self, claims: Sequence[LeasedJob]) -> list[LeasedJob]:
-        return await self._node.transact("renew", lambda: self._ledger.renew(claims, self._now()))
-
-    async def record_location(
-        self, claim: LeasedJob, location: str, uuid: str | None
-    ) -> frozenset[TableIdentifier] | None:
-        return await self._node.transact(
-            "remember", lambda: self._ledger.record_location(claim, location, uuid, self._now())
-        )
-
-    async def allow_step(self, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
-        return await self._node.transact("permit", lambda: self._ledger.allow_step(claim, step, self._now()))
-
-    async def settle(self, claim: LeasedJob, outcome: Outcome, now: datetime) -> bool:
-        def settle() -> bool:
-            kept = self._ledger.settle(claim, outcome, self._now())
-            self._service.ring()
-            return kept
-
-        return await self._node.transact("settle", settle)
-
-    async def tables(self, catalog: str) -> AsyncIterator[IndexedTable]:
-        page = await self._known(catalog, "")
-        while page:
-            for _, known in page:
-                yield known
-            page = await self._known(catalog, page[-1][0])
-
-    async def _known(self, catalog: str, after: str) -> list[tuple[str, IndexedTable]]:
-        return await self._node.transact("known", lambda: self._ledger.table_index.known(catalog, after, 10))
-
-    async def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
-        return await self._node.transact("carrying", lambda: self._ledger.table_index.with_uuid(catalog, uuid))
-
-    async def reported_tables(self, table: TableIdentifier) -> tuple[TableReport, ...]:
-        return await self._node.transact("told", lambda: self._ledger.reported_tables(table))
-
-    async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
-        return await self._node.transact("neighbours", lambda: self._ledger.at_location(table, location))
-
-    async def max_missing(self, catalog: str) -> int:
-        return await self._node.transact("limit", lambda: self._ledger.max_missing(catalog))
-
-    async def release(self, catalog: str, command: AdminCommand) -> int:
-        released = await self._node.transact("release", lambda: self._ledger.admin.release(catalog, command))
-        assert released.count < RELEASE_BATCH_SIZE, "one batch is all of it"
-        return released.count
 
 
 class SimulatedCatalog:

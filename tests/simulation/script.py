@@ -23,11 +23,12 @@ from sfn.inbox.model import Job, group_of, to_leased_job
 from sfn.sfnfile import version_hint
 from sfn.worker.sweep import SweepPhase
 from tests.simulation.catalog import first_version, next_version
-from tests.simulation.database.inbox import Granted, SharedPostgresInbox
 from tests.simulation.faults import Fate, Faults
 from tests.simulation.gateway import Gateway
 from tests.simulation.node import Node, Service
+from tests.simulation.replicas import SharedReplicaInbox
 from tests.simulation.rest_catalog import CatalogServer, Request, created
+from tests.simulation.rules import Granted
 from tests.simulation.settings import TERMS, UNSWEPT, Setting
 from tests.simulation.world import ASKED, World
 
@@ -97,7 +98,7 @@ class KilledAt:
 
     def _is_counted(self, call: str) -> bool:
         """Everything but the idle turns of the worker and what brought the hint."""
-        return call.split(" ", 2)[1] not in {"claim", "put", "renew", "known", "tables", "limit"}
+        return call.split(" ", 2)[1] not in {"claim", "append", "renew", "_page", "tables", "live_count"}
 
 
 class Stage:
@@ -238,7 +239,7 @@ class Asleep:
         self._woken.set()
 
     async def __call__(self, node: Node, call: str) -> None:
-        if call.endswith(" put"):
+        if call.endswith(" append"):
             return  # a script's events come through whichever process is first
         if self._node is None and call == self._call:
             self._node = node
@@ -392,7 +393,7 @@ class Cut:
             self.node = node
         if node is self.node and call == self._then and not self.done.is_set():
             self.done.set()
-            self._stage.kept.server.cut(node)
+            self._stage.kept.database.cut(node)
 
 
 class Replicated(Stage):
@@ -402,8 +403,8 @@ class Replicated(Stage):
         super().__init__(DIRECT, replace(setting or Setting(), replicas=replicas))
 
     @property
-    def kept(self) -> SharedPostgresInbox:
-        assert isinstance(self.service.kept, SharedPostgresInbox)
+    def kept(self) -> SharedReplicaInbox:
+        assert isinstance(self.service.kept, SharedReplicaInbox)
         return self.service.kept
 
     def claims(self, name: str) -> list[Granted]:
@@ -439,10 +440,11 @@ class Replicated(Stage):
 
         return self.world.loop.create_task(put(), context=node.context)
 
-    def told_by(self, sender: str) -> list[JobKey]:
-        """Whom a sender's events are of, in order."""
-        events = [one for one in self.kept.server.tables.events.committed.values() if one.notification.sender == sender]
-        return [one.notification.subject for one in sorted(events, key=lambda one: one.seq)]
+    def version(self, name: str) -> int:
+        """How many changes of a table were told of, as its job knows."""
+        row = self.row(name)
+        assert row is not None
+        return row.version
 
     def pointer(self, name: str) -> str | None:
         """What a table's file of its plain name says."""

@@ -45,6 +45,7 @@ class Setting:
         away: once no service runs for so long that they may delete its files.
         read_only: a policy denies every change to the store for a while, twice.
         slow_inbox: its disk hangs every now and then, for longer than a lease lasts.
+        power_cuts: the machine loses its power now and then, and the inbox what was not synced.
         inboxes: how many services follow each catalog, each with an inbox of its own: it was installed twice.
         replicas: how many processes share an inbox in a database that all of them reach; 0 for two that share a file.
         lost: the chance that an event never comes.
@@ -74,6 +75,7 @@ class Setting:
     store_outage: bool = False
     read_only: bool = False
     slow_inbox: bool = False
+    power_cuts: bool = False
     cleaned: bool = False
     away: bool = False
     inbox_lost: bool = False

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 
 from sfn.domain.events import Notification
-from sfn.domain.jobs import DeadLetterReason
+from sfn.domain.jobs import Capacity, DeadLettered, DeadLetterReason
+from sfn.inbox.model import AdminCommand
 from tests.simulation.operations import REFUSED
 from tests.simulation.script import ELSEWHERE, PLACE, Stage, named
 from tests.simulation.settings import Setting
@@ -246,7 +247,7 @@ def test_a_slot_that_is_freed_after_the_bell_rang_is_taken() -> None:
     names = [f"t{number}" for number in range(12)]
 
     async def slowly(_node: object, call: str) -> None:
-        if call == "after settle":
+        if call == "after settle_all":
             await asyncio.sleep(1)
 
     async def act() -> None:
@@ -312,5 +313,46 @@ def test_a_hint_that_was_put_twice_is_one() -> None:
         inbox = stage.service.nodes[0].inbox
         first, second = await inbox.put([hint]), await inbox.put([hint])
         assert (first.accepted, first.duplicates, second.accepted, second.duplicates) == (1, 0, 0, 1)
+
+    assert stage.run(act, briefly=True) == []
+
+
+def test_events_are_applied_in_the_order_in_which_they_were_accepted() -> None:
+    """Rule 2: of two events that one fold applies, the later one is the last word."""
+    stage = Stage()
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        free = stage.block("before claim")
+        for name in "bc":
+            await stage.hint("a", renamed_to=named(name))
+        row = stage.row("a")
+        assert row is not None
+        assert row.pending.renamed_to == named("c")
+        free.set()
+
+    assert stage.run(act, briefly=True) == []
+
+
+def test_an_order_is_carried_out_after_the_events_that_were_accepted_before_it() -> None:
+    """A job that is replayed waits behind newer events, with all that was reported of its table before."""
+    stage = Stage()
+
+    async def act() -> None:
+        operator, now = stage.service.kept.operator, stage.world.loop.now
+        free = stage.block("before claim")
+        await stage.hint("a")
+        (claim,) = (await operator.claim(Capacity(total=9, live=9, sweeps=1))).jobs
+        outcome = DeadLettered(DeadLetterReason.PERMANENT, "given up", None, None)
+        assert await operator.settle(claim, outcome, now())
+        await stage.hint("a")
+        (letter,) = stage.service.kept.letters()
+        assert await operator.replay([letter.id], [], AdminCommand("ann", "", now())) == 1
+        row = stage.row("a")
+        assert row is not None
+        assert (row.version, row.processed_version) == (2, 2)
+        free.set()
 
     assert stage.run(act, briefly=True) == []

@@ -72,7 +72,7 @@ def test_who_is_killed_before_the_intent_has_forwarded_nothing() -> None:
 
     async def act() -> None:
         table = await stage.begin()
-        stage.service.script = KilledAtCall("before put")
+        stage.service.script = KilledAtCall("before append")
         stage.send(committed(named("a"), table))
         await asyncio.sleep(LAST)
         assert len(stage.server.asked) == 1
@@ -90,6 +90,21 @@ def test_what_was_noted_and_never_forwarded_is_asked_for_in_vain() -> None:
         await asyncio.sleep(LAST - 1)
         assert len(stage.server.asked) == 1
         assert stage.open_intents() == [named("a")]
+
+    assert stage.run(act) == []
+
+
+def test_an_intent_that_is_applied_without_a_claim_stays_open() -> None:
+    stage = Gated()
+
+    async def act() -> None:
+        table = await stage.begin()
+        forwarding = stage.hold("before forward")
+        stage.send(committed(named("a"), table))
+        await forwarding.reached.wait()
+        assert (await stage.service.kept.operator.fold()).records == 1
+        assert stage.open_intents() == [named("a")]
+        forwarding.go.set()
 
     assert stage.run(act) == []
 
@@ -116,7 +131,7 @@ def test_a_commit_is_published_though_the_gateway_died_before_it_noted_the_answe
 
     async def act() -> None:
         table = await stage.begin()
-        stage.service.script = KilledAtCall("before put", 2)
+        stage.service.script = KilledAtCall("before append", 2)
         assert await stage.send(committed(named("a"), table)) == 200
         await asyncio.sleep(FIRST + SOON)
         assert stage.is_published("a")
@@ -130,7 +145,7 @@ def test_nothing_comes_between_the_end_of_an_intent_and_the_hint() -> None:
 
     async def act() -> None:
         table = await stage.begin()
-        stage.service.script = KilledAtCall("before put", 3)
+        stage.service.script = KilledAtCall("before append", 3)
         assert await stage.send(committed(named("a"), table)) == 200
         await asyncio.sleep(FIRST + SOON)
         assert stage.is_published("a")

@@ -111,7 +111,7 @@ OTHERWISE = {
         *(drop, purge, recreate_here, recreate_elsewhere),
     ],
 }
-CHANGES = {"write", "delete", "remember", "permit", "settle"}
+CHANGES = {"write", "delete", "record_location", "allow_step", "settle_all"}
 CASES = [("identifier", script) for script in SCRIPTS] + [
     (naming, script) for naming, scripts in OTHERWISE.items() for script in scripts
 ]

@@ -15,6 +15,7 @@ import pytest
 
 from sfn.domain.events import Intent, IntentOutcome, Notification
 from sfn.errors import Transient
+from sfn.inbox.inbox import WorkerSignal
 from sfn.inbox.intents import CHECK_DELAYS
 from sfn.inbox.model import AdminCommand, JobState
 from tests.promises import (
@@ -27,10 +28,11 @@ from tests.promises import (
     test_inbox_reported_tables,
 )
 from tests.promises.inboxes import TERMS, Ground
-from tests.simulation.database.inbox import Replica
-from tests.simulation.database.server import Server
+from tests.simulation.database import Database
 from tests.simulation.faults import Faults
 from tests.simulation.loop import SimulatedLoop
+from tests.simulation.replicas import opened
+from tests.simulation.rules import Rules
 from tests.simulation.script import ELSEWHERE, LEASE, LOOK, PLACE, Asleep, Blocked, Cut, Held, Replicated, named
 from tests.simulation.settings import Setting
 from tests.support.clock import HandClock
@@ -67,7 +69,7 @@ def test_who_claims_at_the_same_time_gets_no_row_that_another_one_has() -> None:
     stage = Replicated()
 
     async def act() -> None:
-        claiming = stage.hold("after sql due")
+        claiming = stage.hold("token claim")
         await stage.begin(claiming)
         await asyncio.sleep(3)
         assert stage.claims("a") == []
@@ -143,7 +145,9 @@ def test_who_could_not_renew_its_leases_still_has_what_nobody_took() -> None:
     async def act() -> None:
         working = stage.hold(f"before read {FILE}")
         await stage.begin(working)
-        stage.kept.server.restart(LEASE + LOOK)
+        # Its claim comes before its renewal.
+        stage.direct(Blocked("before renew"), working)
+        stage.kept.database.restart(LEASE + LOOK)
         await asyncio.sleep(LEASE + 3 * LOOK)
         row = stage.row("a")
         assert row is not None
@@ -195,7 +199,7 @@ def test_a_lease_that_was_renewed_in_the_last_moment_is_its_owners() -> None:
         (claim,) = stage.claims("a")
         await asyncio.sleep(claim.at + LEASE - stage.world.time - 1)
         other = stage.other(claim.node)
-        looking, taking = Held("before sql begin", other), Held("after sql overdue", other)
+        looking, taking = Held("before claim", other), Held("amid claim", other)
         reading = Held(f"after read {FILE}", claim.node)
         stage.direct(asleep, looking, reading)
         await looking.reached.wait()
@@ -217,7 +221,8 @@ def test_what_nobody_is_told_of_is_found_by_looking() -> None:
     stage.world.faults.unheard = 1.0
 
     async def act() -> None:
-        await asyncio.sleep(LEASE)  # until nobody looks whether the first sweep's lease ran out
+        # Until nobody looks whether the first sweep's lease ran out, or whether there are intents.
+        await asyncio.sleep(LEASE + 5)
         stage.create("a")
         await stage.hint("a")
         await asyncio.sleep(LOOK + LOOK)
@@ -226,20 +231,20 @@ def test_what_nobody_is_told_of_is_found_by_looking() -> None:
     assert stage.run(act, briefly=True) == []
 
 
-@pytest.mark.parametrize("call", ["before sql commit", "after sql commit"])
+@pytest.mark.parametrize("call", ["drawn append", "committed append"])
 def test_a_put_of_which_nobody_knows_whether_it_was_taken_is_not_acknowledged(call: str) -> None:
     """Rule 3."""
     stage = Replicated()
 
     async def act() -> None:
         first, _ = stage.service.nodes
-        cut = Cut(stage, "before sql log", call)
+        cut = Cut(stage, "before append", call)
         stage.direct(cut)
         put = stage.put(first, named("a"))
         await cut.done.wait()
         with pytest.raises(Transient, match="uncertain"):
             await put
-        is_taken = call.startswith("after")
+        is_taken = call.startswith("committed")
         assert (stage.row("a") is not None) is is_taken
         again = stage.put(first, named("a"))
         assert (await again).accepted == 1
@@ -252,7 +257,7 @@ def test_a_claim_that_was_made_unknown_to_its_worker_is_given_back() -> None:
 
     async def act() -> None:
         stage.create("a")
-        cut = Cut(stage, "after sql due", "after sql commit")
+        cut = Cut(stage, "token claim", "committed claim")
         stage.direct(cut)
         await stage.hint("a")
         await cut.done.wait()
@@ -268,7 +273,7 @@ def test_a_settle_that_was_taken_unknown_to_its_worker_is_known_by_its_next_try(
 
     async def act() -> None:
         stage.create("a")
-        cut = Cut(stage, "after sql close", "after sql commit")
+        cut = Cut(stage, "begun settle_all", "committed settle_all")
         stage.direct(cut)
         await stage.hint("a")
         await cut.done.wait()
@@ -287,21 +292,20 @@ def test_who_settle_with_asks_for_each_others_rows_wait_for_nobody_in_a_circle()
             await stage.hint(name)
         await asyncio.sleep(20)
         first, second = stage.service.nodes
-        settling = Held("after sql get", first), Held("after sql get", second)
-        stage.direct(*settling)
+        settling = Held("begun settle_all", first)
+        stage.direct(settling)
         settles = [stage.settle(first, stage.claim("a"), asked="b")]
-        await settling[0].reached.wait()
+        await settling.reached.wait()
         settles.append(stage.settle(second, stage.claim("b"), asked="a"))
         await asyncio.sleep(1)
-        for held in settling:
-            held.go.set()
+        settling.go.set()
         assert [await settle for settle in settles] == [False, False]
 
     assert stage.run(act, briefly=True) == []
 
 
-def test_an_event_that_waited_for_its_row_is_newer_than_what_the_row_was_claimed_for() -> None:
-    """Rule 2: a number says what a look has seen, and so must be drawn once nobody else can change the row."""
+def test_an_event_with_a_lower_number_that_is_committed_late_is_newer_than_the_claim() -> None:
+    """Rule 2: a number is drawn before it is committed, so that numbers do not say what a look has seen."""
     stage = Replicated()
 
     async def act() -> None:
@@ -310,7 +314,7 @@ def test_an_event_that_waited_for_its_row_is_newer_than_what_the_row_was_claimed
         await asyncio.sleep(20)
         first, second = stage.service.nodes
         stage.commit("a")
-        late, looking = Held("after sql get", first), Held("after load cat0:n.a")
+        late, looking = Held("drawn append", first), Held("after load cat0:n.a")
         stage.direct(late, looking)
         puts = [stage.put(first, named("a"))]
         await late.reached.wait()
@@ -328,6 +332,31 @@ def test_an_event_that_waited_for_its_row_is_newer_than_what_the_row_was_claimed
     assert stage.run(act, briefly=True) == []
 
 
+def test_an_event_that_is_committed_while_a_fold_runs_is_in_the_next_one() -> None:
+    """Rule 2: its number is lower than those that are folded, and it was not there when they were read."""
+    stage = Replicated()
+
+    async def act() -> None:
+        stage.create("a")
+        await stage.hint("a")
+        await asyncio.sleep(20)
+        first, second = stage.service.nodes
+        before = stage.version("a")
+        late, folding = Held("drawn append", first), Held("decided claim")
+        stage.direct(late, folding)
+        putting = stage.put(first, named("a"))
+        await late.reached.wait()
+        assert (await stage.put(second, named("b"))).accepted == 1
+        await folding.reached.wait()
+        late.go.set()
+        assert (await putting).accepted == 1
+        folding.go.set()
+        await asyncio.sleep(1)
+        assert stage.version("a") == before + 1
+
+    assert stage.run(act, briefly=True) == []
+
+
 def test_what_two_replicas_are_told_of_a_row_at_once_is_both_told() -> None:
     stage = Replicated()
 
@@ -336,7 +365,7 @@ def test_what_two_replicas_are_told_of_a_row_at_once_is_both_told() -> None:
         await stage.hint("a")
         await asyncio.sleep(20)
         first, second = stage.service.nodes
-        claiming, putting = Blocked("before sql overdue"), Held("after sql get", first)
+        claiming, putting = Blocked("before claim"), Held("drawn append", first)
         stage.direct(claiming, putting)
         puts = [stage.put(first, named("a"), renamed_to=named("b"))]
         await putting.reached.wait()
@@ -362,16 +391,14 @@ def test_a_brake_of_several_replicas_lets_no_more_pass_than_it_may() -> None:
             stage.create(name, f"s3://lake/{number}")
             await stage.hint(name)
         await asyncio.sleep(20)
-        counting, others = Held("after sql drops"), Blocked("after sql drops")
-        stage.direct(counting, others)
+        counting = stage.hold("decided allow_step")
         for name in names:
             stage.drop(name)
             await stage.hint(name, drop=True)
         await counting.reached.wait()
-        await asyncio.sleep(20)
+        await asyncio.sleep(3)
         counting.go.set()
-        others.free.set()
-        await asyncio.sleep(10)
+        await asyncio.sleep(30)
         assert stage.states(names) == {"current": 2, "dropped": 1}
         await stage.kept.release("cat0", AdminCommand("", "", stage.world.loop.now()))
 
@@ -386,7 +413,7 @@ def test_who_comes_to_a_place_just_as_another_one_leaves_it_is_told() -> None:
         stage.create("a")
         await stage.hint("a")
         await asyncio.sleep(20)
-        coming = stage.hold("after sql live_at")
+        coming = stage.hold("decided record_location")
         table = stage.create("b")
         await stage.hint("b")
         await coming.reached.wait()
@@ -396,6 +423,24 @@ def test_who_comes_to_a_place_just_as_another_one_leaves_it_is_told() -> None:
         coming.go.set()
         await asyncio.sleep(10)
         assert stage.world.checker.hint(PLACE) == table.metadata_location
+
+    assert stage.run(act, briefly=True) == []
+
+
+def test_an_event_that_comes_while_a_location_is_recorded_is_not_forgotten() -> None:
+    """Rule 2: who folds it and who records the location change the same job, one after the other."""
+    stage = Replicated()
+
+    async def act() -> None:
+        recording = stage.hold("decided record_location")
+        await stage.begin(recording)
+        before = stage.version("a")
+        stage.commit("a")
+        assert (await stage.put(stage.other(recording.node), named("a"))).accepted == 1
+        await asyncio.sleep(3)
+        recording.go.set()
+        await asyncio.sleep(1)
+        assert stage.version("a") == before + 1
 
     assert stage.run(act, briefly=True) == []
 
@@ -426,7 +471,7 @@ def test_who_answers_a_commit_and_who_asks_for_it_wait_for_nobody_in_a_circle() 
         await asyncio.sleep(5)
         first, _ = stage.service.nodes
         await stage.note(first, COMMIT)
-        asking = stage.hold("after sql due intents")
+        asking = stage.hold("begun claim")
         await asking.reached.wait()
         stage.create("a")
         answer = stage.note(
@@ -439,7 +484,7 @@ def test_who_answers_a_commit_and_who_asks_for_it_wait_for_nobody_in_a_circle() 
     assert stage.run(act, briefly=True) == []
 
 
-def test_what_is_not_asked_for_because_another_one_has_its_row_is_asked_for_soon() -> None:
+def test_what_is_not_asked_for_because_another_one_has_the_lock_is_asked_for_soon() -> None:
     stage = Replicated()
 
     async def act() -> None:
@@ -449,15 +494,16 @@ def test_what_is_not_asked_for_because_another_one_has_its_row_is_asked_for_soon
         first, _ = stage.service.nodes
         await stage.note(first, COMMIT)
         await asyncio.sleep(FIRST - 1)
-        settling = Held("after sql get", first)
+        before = stage.version("a")
+        settling = Held("begun settle_all", first)
         stage.direct(settling)
         settle = stage.settle(first, stage.claim("a"))
         await asyncio.sleep(3)
-        assert stage.told_by(GATEWAY) == []
+        assert stage.version("a") == before
         settling.go.set()
         assert not await settle
         await asyncio.sleep(3)
-        assert stage.told_by(GATEWAY) == [named("a")]
+        assert stage.version("a") == before + 1
 
     assert stage.run(act, briefly=True) == []
 
@@ -476,9 +522,11 @@ PROMISES = dict(pair for module in OF_EACH for pair in promises(module))
 def test_the_twin_keeps_what_every_inbox_promises(name: str) -> None:
     loop, bad, clock = SimulatedLoop(), list[tuple[str, str]](), HandClock()
     asyncio.set_event_loop(loop)
-    server = Server(loop, random.Random(1), Faults(), lambda *what: bad.append(what), lambda _: None)
+    database = Database(loop, random.Random(1), Faults(), lambda _: None)
+    rules = Rules("", loop, lambda *what: bad.append(what))
     try:
-        loop.run_until_complete(PROMISES[name](Ground(Replica(server, None, TERMS, clock), clock)))
+        inbox = opened(database, rules, None, TERMS, clock, WorkerSignal())
+        loop.run_until_complete(PROMISES[name](Ground(inbox, clock)))
     finally:
         loop.close()
     assert bad == []

@@ -8,24 +8,22 @@ import random
 import traceback
 from collections import Counter, defaultdict, deque
 from collections.abc import Coroutine, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+
+from msgspec.structs import replace
 
 from sfn.domain.catalog_answer import NoSuchTable, StagedCreate
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName, JobKey, Table, TableIdentifier
 from sfn.gateway.commits import OnInboxFailure
 from sfn.inbox.intents import CHECK_DELAYS
-from sfn.inbox.model import AdminCommand
-from sfn.inbox.model import InboxConfig as LedgerTerms
-from sfn.inbox.sqlite.operations import SqliteOperations
+from sfn.inbox.model import AdminCommand, InboxConfig
 from sfn.publish.policy import Policy
 from tests.simulation.catalog import CatalogTruth, Files, Ranks, metadata_file
 from tests.simulation.checker import Checker, Knowledge
 from tests.simulation.convergence import Resting, at_rest
-from tests.simulation.database.inbox import SharedPostgresInbox
-from tests.simulation.database.server import Server
+from tests.simulation.database import Database
 from tests.simulation.events import EventOnlyLife, Post
 from tests.simulation.faults import Faults, faults_of
 from tests.simulation.gateway import SILENCE, Gateway, Passing
@@ -34,6 +32,7 @@ from tests.simulation.incidents import Incidents, Losses
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.node import Node, Observer, Service, brief
 from tests.simulation.operations import REFUSED, Life
+from tests.simulation.replicas import SharedReplicaInbox
 from tests.simulation.rest_catalog import CatalogServer
 from tests.simulation.settings import DAY, TERMS, Report, Setting, policy_of
 
@@ -241,7 +240,7 @@ class World:
         )
 
     def _service(self, truth: CatalogTruth) -> Service:
-        terms = LedgerTerms(
+        terms = InboxConfig(
             lease=TERMS.lease,
             retry_cap=TERMS.retry.cap,
             max_crashes=self.setting.crashes,
@@ -268,12 +267,12 @@ class World:
             return None
         return Gateway(node, self.servers[self.truths.index(truth)], OnInboxFailure(self.setting.gateway))
 
-    def _kept(self, service: Service, terms: LedgerTerms) -> SharedInbox:
+    def _kept(self, service: Service, config: InboxConfig) -> SharedInbox:
         if not self.setting.replicas:
-            return SharedSqliteInbox(service, SqliteOperations(":memory:", terms))
-        observer, is_pooled = service.observer, self.rng.random() < POOLED
-        server = Server(self.loop, self.rng, self.faults, observer.blame, observer.count, is_pooled=is_pooled)
-        return SharedPostgresInbox(service, server, terms)
+            return SharedSqliteInbox(service, config, self.rng if self.setting.power_cuts else None)
+        is_pooled = self.rng.random() < POOLED
+        database = Database(self.loop, self.rng, self.faults, service.observer.count, is_pooled=is_pooled)
+        return SharedReplicaInbox(service, config, database)
 
     def _policy(self, truth: CatalogTruth, files: Mapping[str, Any]) -> Policy:
         return policy_of(truth, told=bool(self.setting.told), files=files)

@@ -35,7 +35,6 @@ from sfn.http.secrets import AcceptedToken, AuthScheme, PartyTokens, WatchedToke
 from sfn.http.senders import OPERATORS_PARTY, Keyring, OperatorAuth, Senders
 from sfn.http.server import Certificate, HttpServer
 from sfn.http.signature import HmacSha256, SignatureScheme, StandardWebhooks, sign
-from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import AdminCommand
 from sfn.limits import BodyMemory
 from sfn.publish.policy import TableFilter
@@ -45,6 +44,7 @@ from sfn.worker.capacity import CircuitBreakerState
 from sfn.worker.sweep import SweepReport
 from tests.promises.inboxes import TERMS, Ground
 from tests.support.clock import HandClock
+from tests.support.memory_inbox import MemoryInbox
 
 LIMIT = 4_096
 DEADLINE = 0.4

@@ -21,7 +21,6 @@ from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import Capacity, DeadLettered, DeadLetterReason, LeasedJob, Outcome, Retry, StoredObject
 from sfn.errors import ErrorScope, LocationRefused, Permanent, Transient
-from sfn.inbox.memory import MemoryInbox
 from sfn.publish.policy import Policy
 from sfn.publish.publish import Ports, publish
 from sfn.sfnfile import version_hint
@@ -31,6 +30,7 @@ from sfn.storage.memory import MemoryStore
 from sfn.worker.retry import RetryPolicy
 from tests.promises.inboxes import TERMS
 from tests.support.clock import HandClock
+from tests.support.memory_inbox import MemoryInbox
 
 AT = "file:///warehouse/n/a"
 LAG = timedelta(seconds=6)

@@ -15,11 +15,13 @@ import asyncpg
 
 from sfn.clock import Clock, SystemClock
 from sfn.domain.events import Notification
-from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import Capacity, Done, LeasedJob
 from sfn.errors import SfnError
-from sfn.inbox.model import InboxConfig
-from sfn.inbox.postgres import PostgresInbox, PostgresServer
+from sfn.inbox.model import InboxConfig, Job
+from sfn.inbox.postgres import FOLD_LOCK, PostgresInbox
+from sfn.inbox.postgres_connections import PostgresServer
+from sfn.inbox.records import decode_job
 from sfn.inbox.sqlite import SqliteInbox
 from tests.promises.inboxes import PLENTY
 
@@ -31,7 +33,7 @@ ONE_BY_ONE = Capacity(total=3, live=3, sweeps=1)
 async def replicas(
     dsn: str, clock: Clock, number: int = 2, terms: InboxConfig = ANY
 ) -> AsyncIterator[list[PostgresInbox]]:
-    """So many inboxes on one database, as of so many processes."""
+    """Yield inboxes on one database, as of several processes."""
     async with AsyncExitStack() as stack:
         opened = [PostgresInbox.opened(PostgresServer(dsn), terms, clock, stats_max_age=0) for _ in range(number)]
         yield [await stack.enter_async_context(inbox) for inbox in opened]
@@ -39,7 +41,7 @@ async def replicas(
 
 @asynccontextmanager
 async def session(dsn: str) -> AsyncIterator[Any]:
-    """A connection of somebody else's, by asyncpg, which has no types."""
+    """Yield a connection that is not the service's, by asyncpg, which has no types."""
     connection = await asyncpg.connect(dsn)
     try:
         yield connection
@@ -48,33 +50,60 @@ async def session(dsn: str) -> AsyncIterator[Any]:
 
 
 async def stored(dsn: str, query: str) -> list[Any]:
-    """The first column of what a query answers."""
+    """Return the first column of a query's result."""
     async with session(dsn) as connection:
         return [row[0] for row in await connection.fetch(query)]
 
 
+async def stored_jobs(dsn: str) -> dict[JobKey, Job]:
+    """Return all jobs by subject, without their caches."""
+    jobs = [decode_job(record) for record in await stored(dsn, "SELECT record FROM sfn.job")]
+    return {job.subject: job for job in jobs}
+
+
+@asynccontextmanager
+async def holding_fold_lock(dsn: str) -> AsyncIterator[None]:
+    """Keep all transactions that change jobs waiting."""
+    async with session(dsn) as connection, connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock($1::bigint)", FOLD_LOCK)
+        yield
+
+
+async def blocked(dsn: str, sessions: int) -> None:
+    """Wait until this many sessions of the database wait for a lock."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    with anyio.fail_after(10):
+        while await stored(dsn, waiting) != [sessions]:  # noqa: ASYNC110 - only the server knows
+            await anyio.sleep(0.02)
+
+
 def named(number: int) -> TableIdentifier:
-    """One of many tables."""
+    """Return one of many tables."""
     return TableIdentifier("prod", ("sales",), f"t{number:05}")
 
 
 async def fill(inbox: PostgresInbox, rows: int) -> None:
-    """Hint so many tables."""
+    """Notify many tables."""
     await inbox.put([Notification(named(number)) for number in range(rows)])
 
 
 async def claims(inbox: PostgresInbox, held: Sequence[LeasedJob] = ()) -> list[LeasedJob]:
-    """What can be claimed now."""
+    """Return what can be claimed now."""
     return list((await inbox.claim(PLENTY, held)).jobs)
 
 
+async def waiting_claim(inbox: PostgresInbox) -> list[LeasedJob]:
+    """What a worker gets that waits for as long as it takes."""
+    return list((await inbox.claim(PLENTY, (), SystemClock().now() + timedelta(days=1))).jobs)
+
+
 def done(after: float = 3600) -> Done:
-    """A look that ended well; the next one is far away."""
+    """Return the outcome of a publish; the next check is far away."""
     return Done(SystemClock().now() + timedelta(seconds=after))
 
 
 def work_off(dsn: str, answer: Connection) -> None:
-    """Claim and settle until nothing is due; tell the tables of the settled claims."""
+    """Claim and settle until nothing is due; send the tables of the settled claims."""
 
     async def run() -> None:
         settled: list[str] = []
@@ -93,7 +122,7 @@ def work_off(dsn: str, answer: Connection) -> None:
 
 
 def claim_and_stand_still(dsn: str, answer: Connection) -> None:
-    """Claim everything, say so, and wait to be killed."""
+    """Claim everything, send the number of claims, and wait to be killed."""
 
     async def run() -> None:
         async with PostgresInbox.opened(
@@ -109,7 +138,7 @@ CLIENTS = 8
 
 
 def hold(database: Path, answer: Connection) -> None:
-    """Open an inbox, say so, and keep it until killed."""
+    """Open an inbox, send that it is open, and wait to be killed."""
 
     async def run() -> None:
         async with SqliteInbox.opened(database, InboxConfig(), SystemClock()) as inbox:
@@ -121,7 +150,7 @@ def hold(database: Path, answer: Connection) -> None:
 
 
 def open_it(database: Path, answer: Connection) -> None:
-    """Open an inbox and close it, and tell the trouble."""
+    """Open an inbox and close it, and send the error."""
 
     async def run() -> None:
         try:
@@ -134,7 +163,7 @@ def open_it(database: Path, answer: Connection) -> None:
 
 
 def put_for_ever(database: Path, answer: Connection) -> None:
-    """Put event after event, and tell each that was taken."""
+    """Put event after event, and send each that was accepted."""
 
     async def client(inbox: SqliteInbox, number: int) -> None:
         turn = 0

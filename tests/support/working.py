@@ -28,7 +28,6 @@ from sfn.domain.jobs import (
 )
 from sfn.errors import ErrorScope, Transient
 from sfn.inbox import ClaimResult
-from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig, NewDeadLetter
 from sfn.publish.policy import Policy
 from sfn.storage import ObjectStore
@@ -40,6 +39,7 @@ from sfn.worker.sweep import CatalogSweep, SweepPorts
 from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
 from tests.promises.inboxes import TERMS, Ground
 from tests.support.clock import HandClock
+from tests.support.memory_inbox import MemoryInbox
 
 REFRESH = timedelta(hours=5)
 TABLE = TableIdentifier("prod", ("sales",), "orders")
@@ -62,18 +62,22 @@ class WatchedInbox(MemoryInbox):
         self.taken: list[Notification] = []
 
     @override
-    async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
+    async def claim(
+        self, capacity: Capacity, running: Sequence[LeasedJob] = (), until: datetime | None = None
+    ) -> ClaimResult:
         self.slots = capacity
-        return await super().claim(capacity, running)
+        return await super().claim(capacity, running, until)
 
     @override
     async def put(self, messages: Sequence[InboxMessage]) -> PutResult:
         self.taken.extend(note for note in messages if isinstance(note, Notification))
         return await super().put(messages)
 
-    def due_at(self, subject: JobKey) -> datetime:
+    async def due_at(self, subject: JobKey) -> datetime:
         """When a row may be claimed."""
-        return self._rows[subject].due_at
+        status = await self.table_status(subject)
+        assert status is not None
+        return status.due_at
 
 
 @dataclass(slots=True)

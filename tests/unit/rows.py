@@ -17,8 +17,8 @@ CAP, LEASE, MOST = timedelta(minutes=5), timedelta(seconds=30), 5
 TERMS = InboxConfig(LEASE, CAP, MOST)
 ORDERS, PROD = TableIdentifier("prod", ("sales",), "orders"), CatalogName("prod")
 HINT = Notification(ORDERS)
-QUEUED = Job(ORDERS, NOW + timedelta(hours=1), notified_seq=3, processed_seq=3)
-LEASED = on_claim(replace(QUEUED, notified_seq=4), 7, NOW, LEASE)
+QUEUED = Job(ORDERS, NOW + timedelta(hours=1), version=3, processed_version=3, event_seq=2)
+LEASED = on_claim(replace(QUEUED, version=4), 7, NOW, LEASE)
 LIVE = PublishedPointer("s3://lake/orders/metadata/1.json", "u1", "s3://lake/orders", NOW)
 
 

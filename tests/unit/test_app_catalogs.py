@@ -36,7 +36,6 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName
 from sfn.domain.jobs import IndexedTable
 from sfn.errors import ErrorScope, ExternalError, FatalError
-from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig as InboxTerms
 from sfn.publish.policy import OnDrop, Policy, TableFilter
 from sfn.settings.root import Settings
@@ -49,6 +48,7 @@ from tests.promises.inboxes import TERMS, table
 from tests.promises.inboxes import Ground as Rows
 from tests.support import rest_catalog
 from tests.support.clock import HandClock
+from tests.support.memory_inbox import MemoryInbox
 from tests.support.rest_catalog import Open, Server, complaint, reply
 from tests.support.settings_file import CATALOG, Ground
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 import requests
 import sqlalchemy.exc
@@ -192,7 +193,7 @@ def test_a_database_error_is_told_without_its_statement() -> None:
     assert refusal.found == "OperationalError: database is locked"
 
 
-OTHER = replace(ORDERS, name="other")
+OTHER = msgspec.structs.replace(ORDERS, name="other")
 LARGE = 9 * 2**20
 """Bytes that are not decoded at once."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 
@@ -154,7 +154,7 @@ async def test_a_table_is_loaded(database: Database, catalog: PyIcebergCatalog) 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["csv", "delta", "plain", "absent"])
 async def test_a_table_of_another_kind_is_no_table(catalog: PyIcebergCatalog, name: str) -> None:
-    table = replace(ORDERS, name=name)
+    table = msgspec.structs.replace(ORDERS, name=name)
     assert await catalog.load(table, None) == NoSuchTable()
     assert not await catalog.is_listed(table)
 
@@ -167,17 +167,19 @@ async def test_a_namespace_that_is_missing_has_no_tables(catalog: PyIcebergCatal
 
 
 async def test_a_table_without_a_metadata_file_is_unwritten(catalog: PyIcebergCatalog) -> None:
-    begun = replace(ORDERS, name="begun")
+    begun = msgspec.structs.replace(ORDERS, name="begun")
     assert await catalog.load(begun, None) == StagedCreate()
     assert await catalog.is_listed(begun)
 
 
 @pytest.mark.slow
 async def test_only_tables_of_iceberg_are_walked(catalog: PyIcebergCatalog) -> None:
-    assert [one async for one in catalog.tables()] == [ORDERS, replace(ORDERS, name="begun")]
+    assert [one async for one in catalog.tables()] == [ORDERS, msgspec.structs.replace(ORDERS, name="begun")]
 
 
-@pytest.mark.parametrize("table", [replace(ORDERS, name="Orders"), replace(ORDERS, namespace=("SALES",))])
+@pytest.mark.parametrize(
+    "table", [msgspec.structs.replace(ORDERS, **part) for part in ({"name": "Orders"}, {"namespace": ("SALES",)})]
+)
 async def test_another_spelling_of_a_name_is_not_another_table(
     catalog: PyIcebergCatalog, table: TableIdentifier
 ) -> None:
@@ -407,7 +409,7 @@ async def test_a_locked_database_is_trouble_of_the_catalog_and_never_an_absence(
         with closing(database.connected()) as writer:
             writer.execute("BEGIN EXCLUSIVE")
             for asked in (sql_catalog, other):
-                for table in (ORDERS, replace(ORDERS, name="absent")):
+                for table in (ORDERS, msgspec.structs.replace(ORDERS, name="absent")):
                     trouble = await trouble_of(asked, table)
                     assert (type(trouble), trouble.scope) == (Transient, ErrorScope.CATALOG)
                     assert "database is locked" in trouble.found

@@ -36,13 +36,13 @@ from sfn.facade.tables import (
     load_table_result,
     place_of_directory,
 )
-from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import TableStatus
 from sfn.reader.files import FileReader
 from sfn.reader.metadata import AllowedLocations
 from sfn.reader.resolve import Question
 from sfn.sfnfile.document import Document
 from tests.support.facade import commit, placed, shown
+from tests.support.memory_inbox import MemoryInbox
 from tests.support.table_directory import FIRST_ORDINAL, OTHER_UUID, UUID, WRITTEN_AT, Directory
 
 TREES = {root: open_tree(root, {}) for root in ("file:///w", "file:///w/inner", "memory://m/w")}

@@ -323,7 +323,7 @@ def decoded_or_refused(request: EventRequest) -> DecodedRequest | int:
         decoded = decode(request)
     except Rejected:
         return 0
-    hints = tuple(replace(hint, body=b"") for hint in decoded.notifications)
+    hints = tuple(msgspec.structs.replace(hint, body=b"") for hint in decoded.notifications)
     return msgspec.structs.replace(decoded, notifications=hints)
 
 

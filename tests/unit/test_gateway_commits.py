@@ -26,9 +26,9 @@ from sfn.gateway.commits import (
     notifications_of,
 )
 from sfn.gateway.routes import CatalogChange, ChangeKind
-from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig
 from tests.support.clock import HandClock
+from tests.support.memory_inbox import MemoryInbox
 from tests.support.processes import until
 
 ORDERS = TableIdentifier("prod", ("sales",), "orders")

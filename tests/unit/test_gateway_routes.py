@@ -29,9 +29,9 @@ from sfn.gateway.routes import (
     tables_of_change,
 )
 from sfn.gateway.upstream import UpstreamRequest
-from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig as InboxTerms
 from tests.support.clock import HandClock
+from tests.support.memory_inbox import MemoryInbox
 
 COMMIT = CatalogChange(ChangeKind.COMMIT, "", "a%1Fb", "t")
 CREATE = CatalogChange(ChangeKind.CREATE, "", "n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -18,9 +17,8 @@ from sfn.inbox.intents import (
     MAX_UNKNOWN_TABLES,
     MERGE_WINDOW,
     WHOLE_CATALOG_ID,
-    IntentChange,
+    IntentFold,
     OpenIntent,
-    OpenIntents,
     after_check,
     first_check_at,
     is_due,
@@ -28,9 +26,13 @@ from sfn.inbox.intents import (
     mark_unresolved,
     next_check_at,
     notifications_for_due,
-    split_messages,
+    parse_intent,
+    save_intents,
     whole_catalog_intent,
 )
+from sfn.inbox.sqlite import connect
+from sfn.inbox.sqlite_writer import SqliteTransaction
+from sfn.inbox.transaction import Change, drive
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ORDERS, RETURNS, PROD = (
@@ -48,23 +50,40 @@ def at(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
-class Kept:
-    """A shelf of few."""
+class Shelf:
+    """The open intents of an inbox in memory.
 
-    def __init__(self, *rows: OpenIntent, known: tuple[TableIdentifier, ...] = (), more: int = 0) -> None:
-        self.rows, self.known, self.more = rows, known, more
+    Args:
+        rows: those that are open.
+        known: the subjects with a job.
+        more: so many more of one peer, for tables without a job.
+    """
 
-    def with_id(self, intent_id: str) -> Iterable[OpenIntent]:
-        return [row for row in self.rows if row.id == intent_id]
+    def __init__(self, *rows: OpenIntent, known: tuple[JobKey, ...] = (), more: int = 0) -> None:
+        self.known = known
+        self.transaction = SqliteTransaction(connect(":memory:"))
+        others = [
+            replace(OPEN, id=f"other {number}", opened_at=at(-1), is_for_unknown_table=True) for number in range(more)
+        ]
+        drive(self.transaction.write([save_intents([*rows, *others])]))
 
-    def unresolved_since(self, subject: JobKey) -> datetime | None:
-        return max((row.opened_at for row in self.rows if row.subject == subject and row.is_unresolved), default=None)
+    def fold(self, *messages: Intent | IntentOutcome, now: datetime = NOW) -> list[Change]:
+        """Fold messages that were received at a time; return what was written."""
+        fold = IntentFold([(message, now) for message in messages])
+        queries = fold.queries()
+        fold.apply(drive(self.transaction.fetch_all(queries)) if queries else [], lambda one: one in self.known)
+        changes = fold.changes()
+        drive(self.transaction.write(changes))
+        return changes
 
-    def count_unknown_tables(self, peer: str) -> int:
-        return self.more + sum(row.peer == peer and row.is_for_unknown_table for row in self.rows)
-
-    def has_job(self, table: TableIdentifier) -> bool:
-        return table in self.known
+    def open(self) -> list[OpenIntent]:
+        """The open intents in the order in which they were stored, without the others of the peer."""
+        query = (
+            "SELECT id, subject, sender, peer, opened_at, due_at, is_for_unknown_table, is_unresolved FROM sfn.intent "
+            "ORDER BY rowid"
+        )
+        found = [parse_intent(row) for row in drive(self.transaction.fetch(query))]
+        return [one for one in found if not one.id.startswith("other ")]
 
 
 def test_asks_come_in_order_and_end() -> None:
@@ -129,77 +148,112 @@ def test_one_hint_is_put_for_all_intents_of_a_subject() -> None:
     assert notifications_for_due(due) == [Notification(ORDERS, "gateway"), Notification(PROD, "gateway")]
 
 
-def test_most_answers_need_no_look() -> None:
-    opened = Intent("c", (ORDERS,))
-    answers = (IntentOutcome("b", is_known=False), opened, IntentOutcome("c", is_known=True))
-    notes: tuple[Intent | IntentOutcome, ...] = (IntentOutcome("a", is_known=True), *answers)
-    closed, others = split_messages([(note, NOW) for note in notes])
-    assert closed == ["a"]
-    assert tuple(note for note, _ in others) == answers
+def test_an_answer_with_a_known_outcome_reads_nothing() -> None:
+    assert (
+        IntentFold([(IntentOutcome("a", is_known=True), NOW), (IntentOutcome("b", is_known=True), NOW)]).queries() == []
+    )
+
+
+def test_an_intent_and_its_answer_in_one_fold_read_nothing_and_leave_no_row() -> None:
+    messages = Intent("a", (ORDERS,)), Intent("b", (RETURNS,)), IntentOutcome("b", is_known=True)
+    fold = IntentFold([(message, NOW) for message in (*messages, IntentOutcome("a", is_known=True))])
+    assert (fold.queries(), fold.subjects()) == ([], set())
+    shelf = Shelf()
+    shelf.fold(*messages)
+    assert [one.id for one in shelf.open()] == ["a"]
+
+
+def test_an_answer_closes_an_intent_of_an_earlier_fold() -> None:
+    shelf = Shelf()
+    shelf.fold(Intent("a", (ORDERS, RETURNS)), Intent("b", (ORDERS,)))
+    shelf.fold(IntentOutcome("a", is_known=True))
+    assert [one.id for one in shelf.open()] == ["b"]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_the_messages_of_another_intent_do_not_close_one(*, together: bool) -> None:
+    shelf = Shelf()
+    messages = Intent("a", (ORDERS,)), IntentOutcome("b", is_known=True)
+    for some in [messages] if together else [[one] for one in messages]:
+        shelf.fold(*some)
+    assert [one.id for one in shelf.open()] == ["a"]
 
 
 def test_an_intent_is_a_row_for_each_of_its_subjects() -> None:
-    book = OpenIntents(Kept(known=(ORDERS,)))
-    book.apply(Intent("a", (ORDERS, RETURNS, PROD, ORDERS), "gateway", "10.0.0.1"), NOW)
-    made = [OPEN, replace(OPEN, subject=RETURNS, is_for_unknown_table=True), replace(OPEN, subject=PROD)]
-    assert book.changes() == [IntentChange(None, row) for row in made]
+    shelf = Shelf(known=(ORDERS,))
+    shelf.fold(Intent("a", (ORDERS, RETURNS, PROD, ORDERS), "gateway", "10.0.0.1"))
+    assert shelf.open() == [
+        OPEN,
+        replace(OPEN, subject=RETURNS, is_for_unknown_table=True),
+        replace(OPEN, subject=PROD),
+    ]
 
 
 def test_what_is_there_is_left_as_it_is() -> None:
-    book = OpenIntents(Kept(OPEN, known=(ORDERS,)))
-    book.apply(Intent("a", (ORDERS,), "other", "10.0.0.2"), at(9))
-    assert book.changes() == []
+    shelf = Shelf(OPEN, known=(ORDERS,))
+    assert shelf.fold(Intent("a", (ORDERS,), "other", "10.0.0.2"), now=at(9)) == []
+    assert shelf.open() == [OPEN]
 
 
 def test_notes_of_one_id_follow_one_another() -> None:
-    book = OpenIntents(Kept())
-    for note in (Intent("a", (ORDERS,)), IntentOutcome("a", is_known=True), IntentOutcome("a", is_known=False)):
-        book.apply(note, NOW)
-    assert book.changes() == []
-    book.apply(Intent("a", (ORDERS,)), at(1))
-    assert [change.after and change.after.opened_at for change in book.changes()] == [at(1)]
+    shelf = Shelf()
+    shelf.fold(Intent("a", (ORDERS,)), IntentOutcome("a", is_known=True), IntentOutcome("a", is_known=False))
+    assert shelf.open() == []
+    shelf.fold(Intent("a", (ORDERS,)), now=at(1))
+    assert [one.opened_at for one in shelf.open()] == [at(1)]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_an_answer_that_comes_before_its_intent_closes_nothing(*, is_known: bool) -> None:
+    shelf = Shelf()
+    shelf.fold(IntentOutcome("a", is_known=is_known), Intent("a", (ORDERS,)))
+    assert [(one.id, one.is_unresolved) for one in shelf.open()] == [("a", False)]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_an_unresolved_intent_is_not_closed_by_a_second_answer(*, together: bool) -> None:
+    shelf = Shelf()
+    messages = Intent("a", (ORDERS,)), IntentOutcome("a", is_known=False), IntentOutcome("a", is_known=True)
+    for some in [messages] if together else [[one] for one in messages]:
+        shelf.fold(*some)
+    assert [(one.id, one.is_unresolved) for one in shelf.open()] == [("a", True)]
 
 
 @pytest.mark.parametrize(
     ("others", "kept"), [(MAX_UNKNOWN_TABLES - 2, ["a", "b"]), (MAX_UNKNOWN_TABLES - 1, ["a", WHOLE_CATALOG_ID])]
 )
 def test_a_peer_has_a_bound(others: int, kept: list[str]) -> None:
-    book = OpenIntents(Kept(more=others))
-    for number, name in (("a", ORDERS), ("b", RETURNS)):
-        book.apply(Intent(number, (name,), "gateway", "10.0.0.1"), NOW)
-    assert [after.id for _, after in book.changes() if after is not None] == kept
+    shelf = Shelf(more=others)
+    shelf.fold(*(Intent(number, (name,), "gateway", "10.0.0.1") for number, name in (("a", ORDERS), ("b", RETURNS))))
+    assert [one.id for one in shelf.open()] == kept
 
 
 def test_the_catalogs_own_intent_is_no_more_than_one() -> None:
     before = OpenIntent(WHOLE_CATALOG_ID, PROD, "gateway", "", at(-900), at(-5), is_unresolved=True)
-    book = OpenIntents(Kept(before, more=MAX_UNKNOWN_TABLES))
-    book.apply(Intent("a", (ORDERS, RETURNS), "gateway", "10.0.0.1"), NOW)
-    assert book.changes() == [IntentChange(before, replace(before, opened_at=NOW))]
+    shelf = Shelf(before, more=MAX_UNKNOWN_TABLES)
+    shelf.fold(Intent("a", (ORDERS, RETURNS), "gateway", "10.0.0.1"))
+    assert shelf.open() == [replace(before, opened_at=NOW)]
 
 
-def test_what_is_closed_or_merged_counts_no_more() -> None:
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_is_closed_or_merged_counts_no_more(*, is_known: bool) -> None:
     mine = replace(OPEN, is_for_unknown_table=True)
     left = replace(OPEN, id="x", peer="10.0.0.9", is_unresolved=True)
-    for end, more in ((IntentOutcome("a", is_known=True), 1), (IntentOutcome("a", is_known=False), 1)):
-        book = OpenIntents(Kept(mine, left, more=MAX_UNKNOWN_TABLES - more))
-        book.apply(end, at(1))
-        book.apply(Intent("b", (RETURNS,), "gateway", "10.0.0.1"), at(1))
-        assert [(before and before.id, after and after.id) for before, after in book.changes()] == [
-            ("a", None),
-            (None, "b"),
-        ]
+    shelf = Shelf(mine, left, more=MAX_UNKNOWN_TABLES - 1)
+    shelf.fold(IntentOutcome("a", is_known=is_known), Intent("b", (RETURNS,), "gateway", "10.0.0.1"), now=at(1))
+    assert [one.id for one in shelf.open()] == ["x", "b"]
 
 
-@given(st.lists(st.floats(0, 60).map(lambda seconds: timedelta(seconds=seconds)), min_size=1, max_size=20))
-def test_each_commit_left_open_has_one_that_is_asked_for_at_most_ten_seconds_early(came: list[timedelta]) -> None:
-    rows: dict[str, OpenIntent] = {}
+@pytest.mark.parametrize("together", [True, False])
+@given(came=st.lists(st.floats(0, 60).map(lambda seconds: timedelta(seconds=seconds)), min_size=1, max_size=20))
+def test_each_commit_left_open_has_one_that_is_asked_for_at_most_ten_seconds_early(
+    came: list[timedelta], *, together: bool
+) -> None:
+    shelf = Shelf(known=(ORDERS,))
     for number, after in enumerate(sorted(came)):
-        kept = Kept(*rows.values(), known=(ORDERS,))
-        opened = Intent(f"{number}", (ORDERS,))
-        book = OpenIntents(kept)
-        book.apply(opened, NOW + after)
-        book.apply(IntentOutcome(opened.id, is_known=False), NOW + after)
-        rows |= {row.id: row for _, row in book.changes() if row is not None}
-    moments = sorted(row.opened_at for row in rows.values())
+        messages = Intent(f"{number}", (ORDERS,)), IntentOutcome(f"{number}", is_known=False)
+        for some in [messages] if together else [[one] for one in messages]:
+            shelf.fold(*some, now=NOW + after)
+    moments = sorted(one.opened_at for one in shelf.open())
     assert all(any(0 <= (NOW + after - one).total_seconds() <= 10 for one in moments) for after in came)
     assert all(later - one > MERGE_WINDOW for one, later in pairwise(moments))

@@ -1,4 +1,4 @@
-"""Errors and URLs of PostgreSQL."""
+"""Errors, URLs, connections and signals of PostgreSQL, without a server."""
 
 from __future__ import annotations
 
@@ -6,30 +6,37 @@ import asyncio
 import gc
 import socket
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from sfn.errors import ErrorScope, FatalError, OutcomeUnknown, Permanent, SfnError, Transient
-from sfn.inbox.postgres import PostgresServer, driver
-from sfn.inbox.postgres.errors import (
+from sfn.inbox.postgres_connections import (
     LOST,
     MISCONFIGURED,
     NO_TLS,
+    NOTIFY_PAUSE,
     UNCERTAIN,
     UNREACHABLE,
     UNTRUSTED,
+    Connections,
+    NotifyListener,
+    PostgresConnectionLost,
     PostgresFault,
+    PostgresServer,
     refusal,
 )
+from sfn.inbox.postgres_driver import connect
 from tests.support.settings_file import CATALOG, Ground
 
 WHERE = "postgresql://h/db"
 
 
-def meant(code: str, *, starting: bool = False) -> SfnError:
-    return refusal(PostgresFault(code, "it said so"), WHERE, starting=starting)
+def error_for(code: str, *, starting: bool = False) -> SfnError:
+    return refusal(PostgresFault(code, "the server's text"), WHERE, starting=starting)
 
 
 @pytest.mark.parametrize(
@@ -52,17 +59,17 @@ def meant(code: str, *, starting: bool = False) -> SfnError:
     ],
 )
 @pytest.mark.parametrize("starting", [True, False])
-def test_what_passes_by_itself_is_tried_again(code: str, remedy: str, *, starting: bool) -> None:
-    trouble = meant(code, starting=starting)
-    assert isinstance(trouble, Transient)
-    assert (trouble.scope, trouble.retry_after) == (ErrorScope.INBOX, 1.0)
-    assert (trouble.where, trouble.found) == (WHERE, f"it said so ({code})")
-    assert remedy in trouble.remedy
+def test_a_temporary_fault_is_tried_again(code: str, remedy: str, *, starting: bool) -> None:
+    error = error_for(code, starting=starting)
+    assert isinstance(error, Transient)
+    assert (error.scope, error.retry_after) == (ErrorScope.INBOX, 1.0)
+    assert (error.where, error.found) == (WHERE, f"the server's text ({code})")
+    assert remedy in error.remedy
 
 
-def test_what_may_have_been_done_is_said_to_be_so() -> None:
-    assert isinstance(meant(UNCERTAIN), OutcomeUnknown)
-    assert not isinstance(meant(LOST), OutcomeUnknown)
+def test_only_an_uncertain_commit_has_an_unknown_outcome() -> None:
+    assert isinstance(error_for(UNCERTAIN), OutcomeUnknown)
+    assert not isinstance(error_for(LOST), OutcomeUnknown)
 
 
 @pytest.mark.parametrize(
@@ -77,8 +84,8 @@ def test_what_may_have_been_done_is_said_to_be_so() -> None:
         (UNTRUSTED, "sslrootcert"),
     ],
 )
-def test_what_is_configured_wrongly_ends_a_start_but_no_process_that_works(code: str, remedy: str) -> None:
-    at_a_start, later = meant(code, starting=True), meant(code)
+def test_a_wrong_configuration_ends_a_start_but_not_a_running_process(code: str, remedy: str) -> None:
+    at_a_start, later = error_for(code, starting=True), error_for(code)
     assert isinstance(at_a_start, FatalError)
     assert isinstance(later, Transient)
     assert remedy in at_a_start.remedy
@@ -86,17 +93,17 @@ def test_what_is_configured_wrongly_ends_a_start_but_no_process_that_works(code:
 
 
 @pytest.mark.parametrize("code", ["42P01", "42703", "3F000", "XX001", "0A000"])
-def test_what_no_waiting_heals_ends_the_process(code: str) -> None:
-    assert isinstance(meant(code), FatalError)
-    assert meant(code).remedy
+def test_a_permanent_fault_of_the_database_ends_the_process(code: str) -> None:
+    assert isinstance(error_for(code), FatalError)
+    assert error_for(code).remedy
 
 
 @pytest.mark.parametrize("code", ["22021", "54000", "23505"])
-def test_a_value_that_cannot_be_stored_is_its_callers_trouble(code: str) -> None:
-    trouble = meant(code)
-    assert isinstance(trouble, Permanent)
-    assert trouble.scope is ErrorScope.INBOX
-    assert isinstance(meant(code, starting=True), FatalError)
+def test_a_value_that_cannot_be_stored_is_refused_to_its_caller(code: str) -> None:
+    error = error_for(code)
+    assert isinstance(error, Permanent)
+    assert error.scope is ErrorScope.INBOX
+    assert isinstance(error_for(code, starting=True), FatalError)
 
 
 @pytest.fixture(name="ground")
@@ -114,7 +121,7 @@ def fixture_ground(tmp_path: Path) -> Ground:
         "postgresql:///sfn?host=/run/postgresql",
     ],
 )
-def test_a_url_of_a_database_is_taken_as_it_is(ground: Ground, url: str) -> None:
+def test_a_valid_url_is_not_changed(ground: Ground, url: str) -> None:
     settings = ground.load(f"{CATALOG}[inbox]\nurl = '{url}'\npassword_file = '/run/secrets/password'\n")
     assert (settings.inbox.url, settings.inbox.path) == (url, None)
     assert settings.inbox.password_file == Path("/run/secrets/password")
@@ -141,7 +148,7 @@ SHAPE = "expected postgresql://user:password@host:port/database, with special ch
         ("postgres:sfn:s3cret@h", "sqlite:/// and the path of a file, or postgresql:// and a database"),
     ],
 )
-def test_a_url_that_may_be_misunderstood_is_refused_and_not_repeated(ground: Ground, url: str, expected: str) -> None:
+def test_an_ambiguous_url_is_refused_without_being_repeated(ground: Ground, url: str, expected: str) -> None:
     problems = str(ground.problems(f"{CATALOG}[inbox]\nurl = '{url}'\n"))
     assert expected in problems
     assert "s3cret" not in problems
@@ -159,19 +166,17 @@ def test_a_url_that_may_be_misunderstood_is_refused_and_not_repeated(ground: Gro
         (f"{'s' * 41}=x", "another one"),
     ],
 )
-def test_a_parameter_that_is_not_known_is_named_but_no_part_of_a_password(
-    ground: Ground, query: str, found: str
-) -> None:
+def test_an_unknown_parameter_is_named_but_no_part_of_a_password(ground: Ground, query: str, found: str) -> None:
     problem = ground.problem(f"{CATALOG}[inbox]\nurl = 'postgresql://h/db?{query}'\n")
     assert problem.endswith(f", target_session_attrs, user, found {found}")
 
 
-def test_a_password_goes_with_a_database_only(ground: Ground) -> None:
+def test_a_password_file_is_refused_with_an_inbox_in_sqlite(ground: Ground) -> None:
     problems = str(ground.problems(f"{CATALOG}[inbox]\npassword_file = '/run/secrets/password'\n"))
     assert "[inbox] password_file: expected no such key with an inbox in SQLite" in problems
 
 
-def test_no_representation_of_a_database_tells_a_secret(ground: Ground) -> None:
+def test_no_representation_of_a_database_has_a_secret(ground: Ground) -> None:
     url = "postgresql://sfn:s3cret@h:5432/db?sslkey=s3cret"
     settings = ground.load(f"{CATALOG}[inbox]\nurl = '{url}'\n")
     server = PostgresServer(url)
@@ -180,17 +185,17 @@ def test_no_representation_of_a_database_tells_a_secret(ground: Ground) -> None:
     assert PostgresServer("postgres://one,two:5433").name == "postgresql://one,two:5433"
 
 
-def test_the_driver_is_told_what_it_understands(tmp_path: Path) -> None:
+def test_the_driver_gets_the_arguments_that_it_knows(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("p@ss\n")
     server = PostgresServer("postgresql://sfn@h/db?sslrootcert=system&connect_timeout=7", tmp_path / "password")
-    told = server.arguments()
+    arguments = server.arguments()
     assert server.patience == 7.0
-    assert (told["dsn"], told["password"]) == ("postgresql://sfn@h/db", "p@ss")
-    assert told["ssl"].check_hostname
+    assert (arguments["dsn"], arguments["password"]) == ("postgresql://sfn@h/db", "p@ss")
+    assert arguments["ssl"].check_hostname
 
 
 @pytest.mark.parametrize("option", ["sslrootcert", "sslcert", "sslkey", "sslcrl"])
-def test_a_certificate_that_is_not_there_is_no_trouble_of_the_server(option: str) -> None:
+def test_a_missing_certificate_is_named(option: str) -> None:
     with pytest.raises(PostgresFault, match=r"untrusted.*/nowhere/x.pem: No such file"):
         PostgresServer(f"postgresql://h/db?{option}=/nowhere/x.pem").arguments()
 
@@ -204,10 +209,118 @@ async def test_a_connection_that_is_cancelled_while_it_opens_reports_no_error() 
         url = f"postgresql://sfn@127.0.0.1:{server.getsockname()[1]}/db"
         for steps in range(30):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(partial(driver.connect, PostgresServer(url), prepares=True))
+                tasks.start_soon(partial(connect, PostgresServer(url), prepares=True))
                 for _ in range(steps):
                     await asyncio.sleep(0 if steps % 2 else 0.0003)
                 tasks.cancel_scope.cancel()
             await asyncio.sleep(0.005)
             gc.collect()
     assert reported == []
+
+
+class FakeConnection:
+    """A connection to no server.
+
+    Attributes:
+        commands: the commands of all connections, each with the time of the event loop.
+    """
+
+    prepares = True
+    is_busy = False
+    session = 1
+
+    def __init__(self, commands: list[tuple[str, float]], fault: PostgresFault | None = None) -> None:
+        self.commands, self.is_open, self._fault = commands, True, fault
+
+    async def fetch(self, statement: str, *_: object) -> list[list[int]]:
+        await self.command(statement)
+        return [[self.session]]
+
+    async def execute(self, statement: str, *_: object) -> int:
+        await self.command(statement)
+        return 0
+
+    async def command(self, statement: str) -> str:
+        self.commands.append((statement, anyio.current_time()))
+        await anyio.lowlevel.checkpoint()
+        if self._fault is not None and statement.startswith("BEGIN; SET LOCAL"):
+            raise self._fault
+        return statement
+
+    async def listen(self, *_: object) -> None:
+        """Never get a notification."""
+
+    def end(self) -> None:
+        self.is_open = False
+
+    async def close(self) -> None:
+        self.is_open = False
+
+
+def fake_connections(
+    commands: list[tuple[str, float]], opened: list[FakeConnection], fault: PostgresFault | None = None
+) -> Connections:
+    """Return connections to no server; each opened one is added to `opened`."""
+
+    async def open_one(_: bool) -> FakeConnection:
+        opened.append(FakeConnection(commands, fault))
+        return opened[-1]
+
+    return Connections(open_one, 5.0, "SET a = 1", lambda: None)
+
+
+async def test_many_signals_send_one_notification_per_pause() -> None:
+    commands: list[tuple[str, float]] = []
+    listener = NotifyListener(fake_connections(commands, []), lambda: None)
+    began = anyio.current_time()
+    while anyio.current_time() < began + 10.5 * NOTIFY_PAUSE:
+        listener.notify()
+        await anyio.sleep(0.001)
+    await anyio.sleep(2 * NOTIFY_PAUSE)
+    await listener.close()
+    sent = [at for statement, at in commands if "NOTIFY" in statement]
+    assert 3 <= len(sent) <= 12
+    assert min(after - before for before, after in pairwise(sent)) >= 0.9 * NOTIFY_PAUSE
+
+
+async def test_a_signal_during_a_notification_is_sent_afterwards() -> None:
+    commands: list[tuple[str, float]] = []
+    listener = NotifyListener(fake_connections(commands, []), lambda: None)
+    listener.notify()
+    while not any("NOTIFY" in statement for statement, _ in commands):
+        await anyio.lowlevel.checkpoint()
+    listener.notify()
+    await anyio.sleep(3 * NOTIFY_PAUSE)
+    await listener.close()
+    assert len([statement for statement, _ in commands if "NOTIFY" in statement]) == 2
+
+
+@pytest.mark.parametrize("fault", [PostgresFault("55P03", "busy"), PostgresConnectionLost(LOST, "gone")])
+async def test_a_notification_that_fails_raises_nothing_and_the_next_one_is_sent(fault: PostgresFault) -> None:
+    commands: list[tuple[str, float]] = []
+    listener = NotifyListener(fake_connections(commands, [], fault), lambda: None)
+    for _ in range(2):
+        listener.notify()
+        await anyio.sleep(2 * NOTIFY_PAUSE)
+    await listener.close()
+    assert len([statement for statement, _ in commands if "NOTIFY" in statement]) == 2
+
+
+async def test_an_idle_connection_that_the_server_closed_is_not_used_again() -> None:
+    opened: list[FakeConnection] = []
+    connections = fake_connections([], opened)
+    async with connections.one() as first:
+        pass
+    first.end()
+    async with connections.one() as second:
+        assert second.is_open
+    assert second is not first
+
+
+async def test_an_idle_connection_is_used_again() -> None:
+    opened: list[FakeConnection] = []
+    connections = fake_connections([], opened)
+    async with connections.one() as first:
+        pass
+    async with connections.one() as second:
+        assert second is first

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -174,7 +175,7 @@ def test_one_half_of_a_rename_is_enough(half: int) -> None:
 @pytest.mark.parametrize("uuid", ["u", None])
 def test_rename_can_report_a_location(uuid: str | None) -> None:
     first, second = renamed(uuid)
-    second = replace(second, min_metadata_location=pointer(4))
+    second = msgspec.structs.replace(second, min_metadata_location=pointer(4))
     assert Names(first, second).now(OTHER) == (uuid, (pointer(4),))
     assert Names(commit(3, uuid), first, second).now(OTHER) == (uuid, (pointer(4),))
 

@@ -1,443 +1,485 @@
-"""The inbox in SQLite."""
+"""The inbox in SQLite: its statements, what they cost, and what its errors mean."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext
-from datetime import UTC, datetime, timedelta
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from contextlib import closing
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sfn.domain.events import (
-    Intent,
-    IntentOutcome,
-    Notification,
-    PutResult,
-    TableReport,
-    UndecodableRequest,
-)
-from sfn.domain.identifiers import CatalogName, JobKey, Table, TableIdentifier
+from sfn.domain.events import InboxMessage, Intent, IntentOutcome, Notification, UndecodableRequest
+from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
 from sfn.domain.jobs import (
     Capacity,
     ConcurrencyGroup,
     DeadLettered,
     DeadLetterReason,
-    Done,
     LeasedJob,
-    PendingChange,
     Priority,
     PublishCache,
-    PublishedPointer,
     Returned,
-    StoredObject,
-    TableState,
 )
 from sfn.errors import ErrorScope, FatalError, Transient
-from sfn.inbox.codec import decode_key, encode_key, from_micros, parse_pending, parse_table_state, table_key_range
-from sfn.inbox.intents import CHECK_DELAYS, MAX_UNKNOWN_TABLES
-from sfn.inbox.model import AdminCommand, DeadLetterFilter, DeadLetterStatus, InboxConfig, Job, JobState, group_of
-from sfn.inbox.sqlite.catalogs import DropLimitTable
-from sfn.inbox.sqlite.dead_letters import SqliteDeadLetters
-from sfn.inbox.sqlite.errors import refusal
-from sfn.inbox.sqlite.intents import SqliteIntents
-from sfn.inbox.sqlite.jobs import MAX_CACHED_JOBS, DueRows, SqliteJobs
-from sfn.inbox.sqlite.operations import SqliteOperations
-from sfn.inbox.sqlite.operator_commands import SqliteAdmin
-from sfn.inbox.sqlite.schema import MIGRATIONS, VERSION, prepare
-from sfn.inbox.sqlite.table_index import IndexQueries
+from sfn.inbox import ClaimResult, letters
+from sfn.inbox.administration import Administration
+from sfn.inbox.intents import MAX_UNKNOWN_TABLES
+from sfn.inbox.jobs import Jobs, KnownGroups
+from sfn.inbox.model import AdminCommand, DeadLetterFilter, DeadLetterStatus, InboxConfig, Job
+from sfn.inbox.operations import ClaimRequest, Operations, SettleRequest
+from sfn.inbox.records import encode_message, to_micros
+from sfn.inbox.schema import MAX_OUTCOMES, sqlite_text
+from sfn.inbox.sqlite import MIGRATIONS, connect
+from sfn.inbox.sqlite_writer import to_inbox_error
+from sfn.inbox.transaction import Appended, Run, Transaction, drive
+from tests.support.memory_inbox import InlineRunner
+from tests.unit.rows import NOW, ORDERS
+from tests.unit.test_inbox_records import jobs, names
 
-ORDERS = TableIdentifier("prod", ("sales",), "orders")
-NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)
-BLOCKED = Capacity(total=9, live=9, sweeps=9, per_group={ConcurrencyGroup("away", "", Priority.LIVE): 0})
-
-
-@pytest.mark.parametrize("backlog", [20, 2000])
-def test_a_blocked_backlog_is_never_scanned(tmp_path: Path, backlog: int) -> None:
-    path = tmp_path / "inbox.db"
-    ledger = SqliteOperations(str(path), InboxConfig())
-    ledger.put([Notification(TableIdentifier("away", ("sales",), f"t{number}")) for number in range(backlog)], NOW)
-    ledger.put([Notification(ORDERS)], NOW)
-    ledger.close()
-    steps = 0
-
-    def count() -> None:
-        nonlocal steps
-        steps += 1
-
-    with closing(sqlite3.connect(path)) as db:
-        due = DueRows(SqliteJobs(db))
-        db.set_progress_handler(count, 1)
-        assert [lane.catalog for lane, _ in due.due(BLOCKED, NOW)] == ["prod"]
-        assert due.next(BLOCKED) == NOW
-        assert due.oldest(NOW) == {"away": NOW, "prod": NOW}
-    assert steps < 500
-
-
-@pytest.mark.parametrize("backlog", [20, 2000])
-def test_who_has_waited_longest_is_found_without_a_scan(tmp_path: Path, backlog: int) -> None:
-    path = tmp_path / "inbox.db"
-    ledger = SqliteOperations(str(path), InboxConfig())
-    ledger.put([Notification(TableIdentifier("prod", ("sales",), f"t{number}")) for number in range(backlog)], NOW)
-    later = NOW + timedelta(minutes=9)
-    with ledger.transaction():
-        for claim in ledger.claim(Capacity(total=backlog, live=backlog, sweeps=0), later).jobs:
-            ledger.settle(claim, Returned(later, "its store is away"), later)
-    ledger.close()
-    steps = 0
-
-    def count() -> None:
-        nonlocal steps
-        steps += 1
-
-    with closing(sqlite3.connect(path)) as db:
-        due = DueRows(SqliteJobs(db))
-        db.set_progress_handler(count, 1)
-        assert due.oldest(later) == {"prod": NOW}
-    assert steps < 500
-
+T = TypeVar("T")
 
 RETURNS = TableIdentifier("prod", ("sales",), "returns")
 PLENTY = Capacity(total=9, live=9, sweeps=9)
+UNLIMITED = Capacity(total=10**6, live=10**6, sweeps=1)
 ODD = UndecodableRequest("etl", "/v1/events", None, b"{", 1, "expected JSON")
+COMMAND = AdminCommand("ann", "", NOW)
 FEW, MANY = 300, 6_000
 
 
-def due(ledger: SqliteOperations, seconds: float) -> tuple[LeasedJob, ...]:
-    return ledger.claim(PLENTY, NOW + timedelta(seconds=seconds)).jobs
+class File:
+    """An inbox in a file, without a thread.
+
+    Attributes:
+        now: what its clock says.
+        operations, administration: the operations on it.
+    """
+
+    def __init__(self, path: Path | str = ":memory:", config: InboxConfig | None = None) -> None:
+        self.now = NOW
+        self.runner = InlineRunner(connect(str(path)))
+        self.operations = Operations(config or InboxConfig(), lambda: self.now)
+        self.runner.undone = self.operations.forget_groups
+        self.administration = Administration(self.operations)
+
+    def run(self, operation: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
+        """Run an operation in a transaction."""
+        return self.runner.run_now(operation)
+
+    def put(self, *messages: InboxMessage) -> Appended:
+        """Accept messages."""
+        return self.run(lambda one: one.append([encode_message(message, to_micros(self.now)) for message in messages]))
+
+    def fold(self) -> None:
+        """Fold all that waits."""
+        while self.run(self.operations.fold).has_more:
+            pass
+
+    def claim(self, capacity: Capacity = PLENTY) -> ClaimResult:
+        """Claim jobs."""
+        return self.run(lambda one: self.operations.claim(one, ClaimRequest(capacity), []))
+
+    def settle(self, claims: Sequence[LeasedJob], outcome: DeadLettered | Returned) -> None:
+        """Settle claims."""
+        requests = [SettleRequest(claim, outcome, self.now) for claim in claims]
+        assert self.run(lambda one: self.operations.settle_all(one, requests)) == [True] * len(claims)
+
+    def steps(self, operation: Callable[[Transaction], Awaitable[object]]) -> int:
+        """How many of its instructions SQLite needs for an operation, which is undone."""
+        taken = 0
+
+        def count() -> None:
+            nonlocal taken
+            taken += 1
+
+        async def act(transaction: Transaction) -> None:
+            self.runner.db.set_progress_handler(count, 1)
+            try:
+                await operation(transaction)
+            finally:
+                self.runner.db.set_progress_handler(None, 0)
+            raise OSError("undone")
+
+        with pytest.raises(OSError, match="undone"):
+            self.run(act)
+        return taken
+
+    def counted(self, table: str) -> int:
+        """How many rows a table has."""
+        ((count,),) = self.runner.db.execute(f"SELECT count(*) FROM {table}").fetchall()  # noqa: S608 - our own names
+        return int(count)
+
+
+# ── Statements
 
 
 @pytest.mark.parametrize(
-    "notes", [[Intent("b", (RETURNS,)), ODD], [IntentOutcome("a", is_known=True), Notification(RETURNS)]]
+    ("statement", "text"),
+    [
+        ("SELECT seq FROM sfn.event WHERE seq > $1", "SELECT seq FROM event WHERE seq > ?1"),
+        ("SELECT 1 FROM sfn.job WHERE key = $12 LIMIT $2::bigint", "SELECT 1 FROM job WHERE key = ?12 LIMIT ?2"),
+        (
+            "DELETE FROM sfn.job WHERE key = ANY($2::text[]) AND catalog = $1",
+            "DELETE FROM job WHERE key IN (SELECT value FROM json_each(?2)) AND catalog = ?1",
+        ),
+        ("SELECT 1 FROM sfn.job FOR UPDATE", "SELECT 1 FROM job"),
+        ("SELECT bigint FROM sfn.text", "SELECT bigint FROM text"),
+        (
+            "CREATE TABLE sfn.t(a bigint NOT NULL, b bytea, c boolean, text text, PRIMARY KEY(a))",
+            "CREATE TABLE t(a INTEGER NOT NULL, b BLOB, c INTEGER, text TEXT, PRIMARY KEY(a))",
+        ),
+    ],
 )
-def test_what_is_put_with_an_intent_or_an_answer_is_all_or_nothing(
-    notes: list[Intent | IntentOutcome | Notification],
-) -> None:
-    ledger = SqliteOperations(":memory:", InboxConfig())
-    ledger.put([Intent("a", (ORDERS,))], NOW)
+def test_statement_is_translated(statement: str, text: str) -> None:
+    assert sqlite_text(statement) == text
 
-    def put_in_vain() -> None:
-        with ledger.transaction():
-            ledger.put(notes, NOW)
-            raise OSError("full")
+
+def test_value_of_any_list_is_found() -> None:
+    file = File()
+    file.put(*(Notification(TableIdentifier("prod", (), name)) for name in ('a"b', "ü\u2028", "c")))
+    file.fold()
+    keys = ['["prod","a\\"b"]', '["prod","ü\u2028"]', '["prod","missing"]']
+    rows = file.run(lambda one: one.fetch("SELECT key FROM sfn.job WHERE key = ANY($1::text[]) ORDER BY key", keys))
+    assert [key for (key,) in rows] == keys[:2]
+
+
+def test_operation_that_waits_for_something_else_is_refused() -> None:
+    class Never:
+        def __await__(self) -> Generator[None]:
+            yield
+
+    async def wait() -> None:
+        await Never()
+
+    with pytest.raises(RuntimeError, match="waited for something else"):
+        drive(wait())
+
+
+# ── The log
+
+
+def test_numbers_go_on_after_all_records_were_deleted(tmp_path: Path) -> None:
+    file = File(tmp_path / "inbox.db")
+    file.put(Notification(ORDERS), ODD)
+    file.fold()
+    file.run(lambda one: one.write([Run("DELETE FROM sfn.event")]))
+    file.runner.db.close()
+    again = File(tmp_path / "inbox.db")
+    assert again.put(Notification(ORDERS)).last == 3
+    assert again.claim().fold.records == 1
+
+
+@pytest.mark.parametrize("count", [1, 64, 65, 200])
+def test_append_of_any_size_says_which_are_new(count: int) -> None:
+    file = File()
+    file.put(*(Notification(ORDERS, "etl", f"e{number}") for number in range(0, count, 3)))
+    appended = file.put(*(Notification(ORDERS, "etl", f"e{number}") for number in range(count)))
+    assert list(appended.new) == [number % 3 > 0 for number in range(count)]
+    assert file.counted("event") == count
+
+
+def test_undone_append_leaves_no_record_and_its_event_id_is_new() -> None:
+    file = File()
+
+    async def append_in_vain(transaction: Transaction) -> None:
+        await transaction.append([encode_message(Notification(ORDERS, "etl", "e1"), 0)])
+        raise OSError("full")
 
     with pytest.raises(OSError, match="full"):
-        put_in_vain()
-    assert [claim.subject for claim in due(ledger, 30)] == [ORDERS]
+        file.run(append_in_vain)
+    assert file.counted("event") == 0
+    assert list(file.put(Notification(ORDERS, "etl", "e1")).new) == [True]
 
 
-def test_an_ask_whose_claim_is_undone_is_asked_by_the_next_one() -> None:
-    ledger = SqliteOperations(":memory:", InboxConfig())
-    ledger.put([Intent("a", (ORDERS,))], NOW)
+def test_undone_fold_is_folded_again() -> None:
+    file = File()
+    file.put(Notification(ORDERS), Intent("a", (RETURNS,)), ODD)
 
-    def claim_in_vain() -> None:
-        with ledger.transaction(), ledger.savepoint():
-            assert due(ledger, 30)
-            raise OSError("full")
+    async def fold_in_vain(transaction: Transaction) -> None:
+        await file.operations.fold(transaction)
+        raise OSError("full")
 
     with pytest.raises(OSError, match="full"):
-        claim_in_vain()
-    assert [claim.subject for claim in due(ledger, 31)] == [ORDERS]
+        file.run(fold_in_vain)
+    assert file.counted("job") == file.counted("intent") == file.counted("dead_letter") == 0
+    assert file.claim().fold.records == 3
+    assert (file.counted("job"), file.counted("intent"), file.counted("dead_letter")) == (1, 1, 1)
 
 
-def test_what_was_left_open_is_asked_for_after_a_restart(tmp_path: Path) -> None:
-    path = str(tmp_path / "inbox.db")
-    ledger = SqliteOperations(path, InboxConfig())
-    ledger.put([Intent("a", (ORDERS,)), Intent("b", (RETURNS,))], NOW)
-    ledger.put([IntentOutcome("b", is_known=True)], NOW)
-    ledger.put([IntentOutcome("a", is_known=False)], NOW + timedelta(seconds=20))
-    ledger.close()
-    ledger = SqliteOperations(path, InboxConfig())
-    assert due(ledger, 49) == ()
-    assert [claim.subject for claim in due(ledger, 50)] == [ORDERS]
+def test_concurrency_group_of_an_undone_transaction_is_stored_by_the_next_one(tmp_path: Path) -> None:
+    """Else its jobs would have a group that the next process does not know, and never be claimed again."""
+    file = File(tmp_path / "inbox.db")
+    file.put(Notification(ORDERS))
+
+    async def work_in_vain(transaction: Transaction) -> None:
+        await file.operations.fold(transaction)
+        await file.operations.renew(transaction, [])
+        raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        file.run(work_in_vain)
+    file.fold()
+    file.runner.db.close()
+    again = File(tmp_path / "inbox.db")
+    assert [claim.subject for claim in again.claim().jobs] == [ORDERS]
 
 
-def test_an_older_inbox_gets_room_for_intents_and_keeps_what_it_has(tmp_path: Path) -> None:
-    path = tmp_path / "inbox.db"
-    with closing(sqlite3.connect(path)) as old:
-        for number, script in enumerate(MIGRATIONS[:5], start=1):
-            old.executescript(f"BEGIN;{script}PRAGMA user_version={number};COMMIT;")
-        old.execute("INSERT INTO event VALUES(1, 'etl', 'e1', '[\"prod\",\"sales\",\"orders\"]', 0, '')")
-        old.commit()
-    ledger = SqliteOperations(str(path), InboxConfig())
-    assert ledger.put([Notification(ORDERS, "etl", "e1"), Intent("a", (RETURNS,))], NOW).duplicates == 1
-    assert [claim.subject for claim in due(ledger, 30)] == [RETURNS]
-    ledger.close()
-    with closing(sqlite3.connect(path)) as new:
-        assert new.execute("PRAGMA user_version").fetchone() == (VERSION,)
-
-
-def steps(path: Path, act: Callable[[SqliteIntents], object]) -> int:
-    """How many of its instructions SQLite needs."""
-    taken = 0
-
-    def count() -> None:
-        nonlocal taken
-        taken += 1
-
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("BEGIN")
-        db.set_progress_handler(count, 1)
-        act(SqliteIntents(db, lambda _: True))
-        db.set_progress_handler(None, 0)
-    return taken
-
-
-def opened(path: Path, count: int) -> Path:
-    """An inbox with so many open intents, of which none is due."""
-    ledger = SqliteOperations(str(path), InboxConfig())
-    names = [TableIdentifier("prod", ("sales",), f"t{number}") for number in range(count)]
-    for number, name in enumerate(names):
-        ledger.put([Notification(name), Intent(f"i{number}", (name,), "gateway", f"10.0.0.{number % 50}")], NOW)
-    ledger.close()
-    return path
+# ── Stored jobs
 
 
 @pytest.mark.slow
-def test_no_verb_of_a_put_or_a_claim_looks_at_all_that_is_open(tmp_path: Path) -> None:
-    few, many = opened(tmp_path / "few", FEW), opened(tmp_path / "many", MANY)
-    acts: list[Callable[[SqliteIntents], object]] = [
-        lambda table: table.take([(Intent("new", (ORDERS,)), NOW)]),
-        lambda table: table.take([(IntentOutcome("i7", is_known=True), NOW)]),
-        lambda table: table.take([(IntentOutcome("i7", is_known=False), NOW)]),
-        lambda table: table.ask(NOW),
-        lambda table: table.unresolved_since(TableIdentifier("prod", ("sales",), "t7")),
+@given(st.data(), names | st.just(CatalogName("prod")))
+def test_what_is_saved_is_what_another_transaction_loads(data: st.DataObject, subject: JobKey) -> None:
+    file = File()
+    groups, config = KnownGroups(), InboxConfig()
+    parts = ["pending", "table_state", "cache", "locations", "due_at", "version", "event_seq"]
+
+    async def write(transaction: Transaction) -> Job | None:
+        groups.take(await transaction.fetch(groups.query().text, *groups.query().values))
+        unit = Jobs(transaction, groups, config)
+        await unit.load([subject], caches=True)
+        before = unit.get(subject)
+        job = data.draw(st.none() | jobs())
+        if job is not None:
+            job = replace(job, subject=subject)
+        if job is not None and before is not None and data.draw(st.booleans()):
+            job = replace(before, **{part: getattr(job, part) for part in data.draw(st.sets(st.sampled_from(parts)))})
+        if job is None:
+            unit.delete(subject)
+        else:
+            unit.save(job)
+        assert unit.get(subject) == job
+        await unit.write()
+        return job
+
+    async def read(transaction: Transaction) -> Job | None:
+        unit = Jobs(transaction, KnownGroups(), config)
+        await unit.load([subject], caches=True)
+        return unit.get(subject)
+
+    for _ in range(3):
+        job = file.run(write)
+        assert file.run(read) == job
+        assert file.counted("cache") == (job is not None and job.cache != PublishCache())
+        assert (file.counted("job"), file.counted("place") > 0) == (
+            job is not None,
+            job is not None and bool(job.locations),
+        )
+
+
+def test_job_that_was_read_without_its_cache_keeps_it() -> None:
+    file = File()
+    job = Job(ORDERS, NOW, cache=PublishCache(etag="v1"))
+
+    async def change(transaction: Transaction, changed: Job | None) -> Job | None:
+        unit = Jobs(transaction, KnownGroups(), InboxConfig())
+        await unit.load([ORDERS])
+        known = unit.get(ORDERS)
+        unit.save(changed or replace(known or job, attempt=7))
+        await unit.write()
+        await (again := Jobs(transaction, KnownGroups(), InboxConfig())).load([ORDERS], caches=True)
+        return again.get(ORDERS)
+
+    file.run(lambda one: change(one, job))
+    assert file.run(lambda one: change(one, None)) == replace(job, attempt=7)
+
+
+def test_history_of_outcomes_takes_a_bounded_number_of_rows() -> None:
+    file = File()
+    for _ in range(2 * MAX_OUTCOMES + 3):
+        file.put(Notification(ORDERS))
+        file.settle(file.claim().jobs, Returned(file.now, "its store is away"))
+    assert file.counted("outcome") == MAX_OUTCOMES
+
+
+# ── Costs
+
+
+@pytest.mark.parametrize("backlog", [20, 2000])
+def test_blocked_backlog_is_never_scanned(backlog: int) -> None:
+    file = File()
+    file.put(*(Notification(TableIdentifier("away", ("sales",), f"t{number}")) for number in range(backlog)))
+    file.put(Notification(ORDERS))
+    file.fold()
+    blocked = Capacity(total=9, live=9, sweeps=9, per_group={ConcurrencyGroup("away", "", Priority.LIVE): 0})
+    assert file.steps(lambda one: file.operations.claim(one, ClaimRequest(blocked), [])) < 1500
+    assert [claim.subject for claim in file.claim(blocked).jobs] == [ORDERS]
+
+
+@pytest.mark.parametrize("backlog", [20, 2000])
+def test_backlog_of_the_same_group_is_never_scanned(backlog: int) -> None:
+    file = File()
+    file.put(*(Notification(TableIdentifier("prod", ("sales",), f"t{number}")) for number in range(backlog)))
+    file.fold()
+    assert file.steps(lambda one: file.operations.claim(one, ClaimRequest(PLENTY), [])) < 5000
+
+
+def opened(count: int) -> File:
+    """An inbox with so many jobs, and as many open intents, of which none is due."""
+    file = File()
+    for number in range(count):
+        name = TableIdentifier("prod", ("sales",), f"t{number}")
+        file.put(Notification(name), Intent(f"i{number}", (name,), "gateway", f"10.0.0.{number % 50}"))
+    file.fold()
+    return file
+
+
+@pytest.mark.slow
+def test_no_fold_or_claim_looks_at_all_that_is_open() -> None:
+    few, many = opened(FEW), opened(MANY)
+    one = TableIdentifier("prod", ("sales",), "t7")
+    appended: list[InboxMessage] = [
+        Notification(one),
+        Notification(ORDERS),
+        Intent("new", (ORDERS,)),
+        IntentOutcome("i7", is_known=True),
+        IntentOutcome("i8", is_known=False),
     ]
-    for act in acts:
+    for message in appended:
+
+        def act(file: File, message: InboxMessage = message) -> int:
+            async def fold(transaction: Transaction) -> None:
+                await transaction.append([encode_message(message, 0)])
+                await file.operations.fold(transaction)
+
+            return file.steps(fold)
+
         # A deeper tree takes a step more here and there.
-        assert steps(many, act) < 1.2 * steps(few, act) + 20
+        assert act(many) < 1.2 * act(few) + 100
+    for file in (few, many):
+        assert file.steps(partial(file.operations.claim, request=ClaimRequest(PLENTY), made=[])) < 5000
 
 
-def test_a_flood_of_a_peer_takes_no_more_room_than_its_bound(tmp_path: Path) -> None:
-    ledger = SqliteOperations(str(tmp_path / "inbox.db"), InboxConfig())
-    names = [TableIdentifier("prod", ("sales",), f"t{number}") for number in range(3 * MAX_UNKNOWN_TABLES)]
-    ledger.put([Intent(f"i{number}", (name,), "gateway", "10.0.0.1") for number, name in enumerate(names)], NOW)
-    with closing(sqlite3.connect(tmp_path / "inbox.db")) as other:
-        assert other.execute("SELECT count(*) FROM intent").fetchone() == (MAX_UNKNOWN_TABLES + 1,)
-    late = [claim.subject for claim in ledger.claim(PLENTY, NOW + CHECK_DELAYS[-1]).jobs]
-    assert CatalogName("prod") in late
+def test_flood_of_a_peer_takes_no_more_rows_than_its_bound() -> None:
+    file = File()
+    peers = [TableIdentifier("prod", ("sales",), f"t{number}") for number in range(3 * MAX_UNKNOWN_TABLES)]
+    file.put(*(Intent(f"i{number}", (name,), "gateway", "10.0.0.1") for number, name in enumerate(peers)))
+    file.fold()
+    assert file.counted("intent") == MAX_UNKNOWN_TABLES + 1
 
 
-UNLIMITED = Capacity(total=10**6, live=10**6, sweeps=1)
-FEW, MANY = 300, 6_000
+def test_intent_and_its_answer_leave_no_row() -> None:
+    file = File()
+    file.put(Intent("a", (ORDERS,)), IntentOutcome("a", is_known=True))
+    file.put(Intent("b", (ORDERS, RETURNS)))
+    file.put(IntentOutcome("b", is_known=True))
+    assert file.steps(file.operations.fold) < 600
+    file.fold()
+    assert file.counted("intent") == 0
 
 
 def numbered(number: int) -> TableIdentifier:
     return TableIdentifier("prod" if number % 2 else "few", ("sales",), f"t{number}")
 
 
-def die(ledger: SqliteOperations, count: int) -> None:
+def die(file: File, count: int) -> None:
     """So many dead letters, all but the last dozen of one reason."""
     for start in range(0, count, 1_000):
-        names = [numbered(number) for number in range(start, min(start + 1_000, count))]
-        ledger.put([Notification(name) for name in names], NOW)
-        with ledger.transaction():
-            for claim in ledger.claim(UNLIMITED, NOW).jobs:
-                number = int(str(claim.subject).rpartition("t")[2])
-                reason = DeadLetterReason.POISON if number >= count - 12 else DeadLetterReason.PERMANENT
-                assert ledger.settle(claim, DeadLettered(reason, "why"), NOW)
+        file.put(*(Notification(numbered(number)) for number in range(start, min(start + 1_000, count))))
+        file.fold()
+        claims = file.claim(UNLIMITED).jobs
+        poison = [claim for claim in claims if int(str(claim.subject).rpartition("t")[2]) >= count - 12]
+        for some, reason in ((poison, DeadLetterReason.POISON), (claims, DeadLetterReason.PERMANENT)):
+            dead = [claim for claim in some if reason is DeadLetterReason.POISON or claim not in poison]
+            file.settle(dead, DeadLettered(reason, "why"))
 
 
-def counted(ledger: SqliteOperations) -> tuple[object, object]:
-    figures = ledger.admin.stats(NOW)
-    return dict(figures.tables), dict(figures.dead_letters)
-
-
-def fail(act: Callable[[], object], ledger: SqliteOperations, *, savepoint: bool) -> None:
-    with ledger.transaction(), ledger.savepoint() if savepoint else nullcontext():
-        act()
-        raise OSError("full")
-
-
-@pytest.mark.parametrize("savepoint", [True, False])
-def test_what_was_undone_is_not_counted(*, savepoint: bool) -> None:
-    ledger = SqliteOperations(":memory:", InboxConfig())
-    die(ledger, 20)
-    ledger.put([Notification(ORDERS), ODD], NOW)
-    before = counted(ledger)
-    numbers = [letter.id for letter in ledger.admin.list_after(DeadLetterFilter(), 0, 99)]
-    acts: list[Callable[[], object]] = [
-        lambda: ledger.put([Notification(TableIdentifier("prod", (), "x")), ODD], NOW),
-        lambda: ledger.claim(UNLIMITED, NOW),
-        lambda: ledger.admin.replay(numbers, [], AdminCommand("ann", "", NOW)),
-        lambda: ledger.admin.discard(numbers, AdminCommand("ann", "", NOW)),
-    ]
-    for act in acts:
-        with pytest.raises(OSError, match="full"):
-            fail(act, ledger, savepoint=savepoint)
-        assert counted(ledger) == before
-
-
-def test_what_was_counted_is_counted_again_after_a_restart(tmp_path: Path) -> None:
-    path = str(tmp_path / "inbox.db")
-    ledger = SqliteOperations(path, InboxConfig())
-    die(ledger, 20)
-    ledger.put([Notification(ORDERS), Notification(numbered(3)), ODD], NOW)
-    before = counted(ledger)
-    ledger.close()
-    assert counted(SqliteOperations(path, InboxConfig())) == before
-    assert before[1] == {("few", "permanent"): 4, ("prod", "permanent"): 4} | {
-        ("few", "poison"): 6,
-        ("prod", "poison"): 6,
-        ("", "undecodable"): 1,
-    }
-
-
-def test_what_another_connection_changed_is_counted_too(tmp_path: Path) -> None:
-    ledger = SqliteOperations(str(tmp_path / "inbox.db"), InboxConfig())
-    die(ledger, 2)
-    with closing(sqlite3.connect(tmp_path / "inbox.db")) as other, other:
-        other.execute("UPDATE subject SET reason = 'held-drop' WHERE catalog = 'few'")
-        other.execute("UPDATE dead_letter SET reason = 'held-drop' WHERE catalog = 'few'")
-    ledger.put([Notification(ORDERS)], NOW)
-    tables = {("few", "held"): 1, ("prod", "dead"): 1, ("prod", "due"): 1}
-    assert counted(ledger) == (tables, {("few", "held-drop"): 1, ("prod", "poison"): 1})
-
-
-def admin_steps(path: Path, look: Callable[[SqliteAdmin, SqliteDeadLetters], object]) -> int:
-    """How many of its instructions SQLite needs for a look."""
-    taken = 0
-
-    def count() -> None:
-        nonlocal taken
-        taken += 1
-
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        rows, dead = SqliteJobs(db), SqliteDeadLetters(db)
-        brake, intents = DropLimitTable(db, InboxConfig(), IndexQueries(rows)), SqliteIntents(db, lambda _: False)
-        desk = SqliteAdmin(db, rows, dead, brake, intents, transaction=nullcontext, put=lambda _, __: PutResult(0, 0))
-        db.set_progress_handler(count, 1)
-        look(desk, dead)
-    return taken
-
-
-LOOKS: dict[str, Callable[[SqliteAdmin, SqliteDeadLetters], object]] = {
-    "a page": lambda desk, _: desk.list_after(DeadLetterFilter(), 100, 20),
-    "the last page": lambda desk, _: desk.list_after(DeadLetterFilter(), 10**9, 20),
-    "of a rare reason": lambda desk, _: desk.list_after(DeadLetterFilter(reason=DeadLetterReason.POISON), 0, 20),
-    "of a catalog": lambda desk, _: desk.list_after(DeadLetterFilter(catalog="few"), 0, 20),
-    "of a catalog that has none": lambda desk, _: desk.list_after(DeadLetterFilter(catalog="none"), 0, 20),
-    "of a table": lambda desk, _: desk.list_after(DeadLetterFilter(table=numbered(7)), 0, 20),
-    "of a sender": lambda desk, _: desk.list_after(DeadLetterFilter(sender="etl"), 0, 20),
-    "all of a table": lambda desk, _: desk.list_after(DeadLetterFilter(status=None, table=numbered(7)), 0, 20),
-    "that were replayed": lambda desk, _: desk.list_after(DeadLetterFilter(status=DeadLetterStatus.REPLAYED), 0, 20),
-    "figures": lambda desk, _: desk.stats(NOW),
-    "one more": lambda _, dead: dead.keep(ODD, NOW),
-    "a batch of replays": lambda desk, _: desk.replay(range(1, 100), [], AdminCommand("ann", "", NOW)),
+LOOKS: dict[str, Callable[[File, Transaction], Awaitable[object]]] = {
+    "a page": lambda _, one: letters.find_letters(one, DeadLetterFilter(), 20, 100),
+    "the newest": lambda _, one: letters.find_letters(one, DeadLetterFilter(), 20),
+    "the last page": lambda _, one: letters.find_letters(one, DeadLetterFilter(), 20, 10**9),
+    "of a rare reason": lambda _, one: letters.find_letters(
+        one, DeadLetterFilter(reason=DeadLetterReason.POISON), 20, 0
+    ),
+    "of a catalog": lambda _, one: letters.find_letters(one, DeadLetterFilter(catalog="few"), 20, 0),
+    "of a catalog that has none": lambda _, one: letters.find_letters(one, DeadLetterFilter(catalog="none"), 20, 0),
+    "of a table": lambda _, one: letters.find_letters(one, DeadLetterFilter(table=numbered(7)), 20, 0),
+    "of a sender": lambda _, one: letters.find_letters(one, DeadLetterFilter(sender="etl"), 20, 0),
+    "all of a table": lambda _, one: letters.find_letters(one, DeadLetterFilter(status=None, table=numbered(7)), 20, 0),
+    "that were replayed": lambda _, one: letters.find_letters(
+        one, DeadLetterFilter(status=DeadLetterStatus.REPLAYED), 20, 0
+    ),
+    "a batch of replays": lambda file, one: file.administration.replay(one, range(1, 100), [], COMMAND),
+    "one that is discarded": lambda file, one: file.administration.discard(one, [1], COMMAND),
+    "the prune": lambda _, one: letters.prune_letters(one, NOW, 20),
 }
 
 
-@pytest.fixture(name="folder", scope="module")
-def fixture_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("letters")
-    for count in (FEW, MANY):
-        ledger = SqliteOperations(str(folder / f"{count}.db"), InboxConfig())
-        die(ledger, count)
-        ledger.close()
-    return folder
+@pytest.fixture(name="dead", scope="module")
+def fixture_dead() -> list[File]:
+    files = [File(), File()]
+    for file, count in zip(files, (FEW, MANY), strict=True):
+        die(file, count)
+    return files
 
 
 @pytest.mark.parametrize("look", list(LOOKS))
-def test_many_dead_letters_cost_no_more_than_few(folder: Path, look: str) -> None:
-    few, many = (admin_steps(folder / f"{count}.db", LOOKS[look]) for count in (FEW, MANY))
+def test_many_dead_letters_cost_no_more_than_few(dead: list[File], look: str) -> None:
+    few, many = (file.steps(partial(LOOKS[look], file)) for file in dead)
     assert many < few * 1.2 + 100
 
 
-def test_letters_that_were_closed_long_ago_go(tmp_path: Path) -> None:
-    ledger = SqliteOperations(str(tmp_path / "inbox.db"), InboxConfig())
-    die(ledger, 5)
-    ledger.put([ODD], NOW)
-    first, second, *_, odd = (letter.id for letter in ledger.admin.list_after(DeadLetterFilter(), 0, 9))
-    ledger.admin.discard([first, odd], AdminCommand("ann", "", NOW))
-    ledger.admin.discard([second], AdminCommand("ann", "", NOW + timedelta(hours=1)))
-    assert ledger.admin.prune(NOW + timedelta(minutes=30), 1) == 1
-    assert ledger.admin.prune(NOW + timedelta(minutes=30), 9) == 1
-    assert [
-        letter.id for letter in ledger.admin.list_after(DeadLetterFilter(status=DeadLetterStatus.DISCARDED), 0, 9)
-    ] == [second]
-    assert ledger.admin.request_of(odd) is None
-    assert len(ledger.admin.list_after(DeadLetterFilter(), 0, 9)) == 3
+def test_letters_that_were_closed_long_ago_go() -> None:
+    file = File()
+    die(file, 5)
+    file.put(ODD)
+    file.fold()
+    found = file.run(lambda one: letters.find_letters(one, DeadLetterFilter(), 9, 0))
+    first, second, *_, odd = (letter.id for letter in found)
+    later = AdminCommand("ann", "", NOW + timedelta(hours=1))
+    file.run(lambda one: file.administration.discard(one, [first, odd], COMMAND))
+    file.run(lambda one: file.administration.discard(one, [second], later))
+    moment = NOW + timedelta(minutes=30)
+    assert [file.run(lambda one: letters.prune_letters(one, moment, most)) for most in (1, 9, 9)] == [1, 1, 0]  # noqa: B023
+    discarded = DeadLetterFilter(status=DeadLetterStatus.DISCARDED)
+    assert [one.id for one in file.run(lambda one: letters.find_letters(one, discarded, 9, 0))] == [second]
+    assert file.run(lambda one: letters.request_of(one, odd)) is None
+    assert file.counted("undecodable") == 0
+    assert len(file.run(lambda one: letters.find_letters(one, DeadLetterFilter(), 9, 0))) == 3
 
 
-def test_an_older_inbox_keeps_its_rows_and_letters(tmp_path: Path) -> None:
-    path = tmp_path / "inbox.db"
-    with closing(sqlite3.connect(path)) as old:
-        old.executescript(f"BEGIN;{MIGRATIONS[0]}PRAGMA user_version=1;COMMIT;")
-        old.executescript(
-            """
-            INSERT INTO lane(catalog, store, urgency) VALUES('prod', '', 'live');
-            INSERT INTO subject(key, catalog, lane, state, due_at, seq, done_seq, token, attempt, crashes, reason)
-              VALUES('["prod","sales","orders"]', 'prod', 1, 'dead', 0, 1, 0, 1, 3, 0, 'permanent');
-            INSERT INTO dead_letter(key, catalog, reason, detail, status, opened_at, changed_at, attempts) VALUES
-              ('["prod","sales","orders"]', 'prod', 'exhausted', 'first', 'superseded', 5, 6, 9),
-              ('["prod","sales","orders"]', 'prod', 'permanent', 'why', 'open', 7, 8, 3);
-            """
-        )
-    ledger = SqliteOperations(str(path), InboxConfig())
-    assert counted(ledger) == ({("prod", "dead"): 1}, {("prod", "permanent"): 1})
-    superseded, left = ledger.admin.list_after(DeadLetterFilter(status=None), 0, 9)
-    assert (superseded.detail, superseded.status) == ("first", DeadLetterStatus.SUPERSEDED)
-    assert (left.id, left.subject, left.detail, left.attempts) == (2, ORDERS, "why", 3)
-    assert ledger.admin.replay([left.id], [], AdminCommand("ann", "", NOW)) == 1
-    assert [claim.subject for claim in ledger.claim(UNLIMITED, NOW).jobs] == [ORDERS]
-    ledger.close()
-    with closing(sqlite3.connect(path)) as new:
-        assert new.execute("PRAGMA user_version").fetchone() == (VERSION,)
+# ── Recovery
 
 
-def test_at_an_upgrade_tables_of_several_places_are_looked_at(tmp_path: Path) -> None:
-    """Earlier versions took two names of one directory for two places, and wrote that the table moved to itself."""
-    path = str(tmp_path / "inbox.db")
-    names = [numbered(number) for number in range(3)]
-    ledger = SqliteOperations(path, InboxConfig())
-    ledger.put([Notification(name) for name in names], NOW)
-    for claim in ledger.claim(UNLIMITED, NOW).jobs:
-        ledger.record_location(claim, f"file:///{claim.subject}", None, NOW)
-        if claim.subject == names[1]:
-            ledger.record_location(claim, "file:///other", None, NOW)
-        assert ledger.settle(claim, Done(NOW + timedelta(hours=8)), NOW)
-    ledger.close()
-    with closing(sqlite3.connect(path)) as older:
-        older.execute("PRAGMA user_version=9")
-    ledger = SqliteOperations(path, InboxConfig())
-    assert [claim.subject for claim in ledger.claim(UNLIMITED, NOW).jobs] == [names[1]]
-    ledger.close()
+@pytest.mark.parametrize("recovered", [True, False])
+def test_poison_is_reported_by_the_first_claim_that_is_kept(*, recovered: bool) -> None:
+    file = File(config=InboxConfig(max_crashes=1))
+    file.put(Notification(ORDERS))
+    assert file.claim().jobs
+    file.now += timedelta(minutes=1)
+    if recovered:
+        assert file.run(file.operations.recover) == 1
 
-
-LATER = NOW + timedelta(minutes=1)
-
-
-def claim_in_vain(ledger: SqliteOperations, *, savepoint: bool) -> None:
-    with ledger.transaction(), ledger.savepoint() if savepoint else nullcontext():
-        ledger.claim(PLENTY, LATER)
+    async def claim_in_vain(transaction: Transaction) -> None:
+        await file.operations.claim(transaction, ClaimRequest(PLENTY), [])
         raise OSError("full")
 
-
-@pytest.fixture(name="ledger")
-def fixture_ledger() -> SqliteOperations:
-    """One whose only row will be poison at the next look."""
-    made = SqliteOperations(":memory:", InboxConfig(max_crashes=1))
-    made.put([Notification(ORDERS)], NOW)
-    assert made.claim(PLENTY, NOW).jobs
-    return made
-
-
-@pytest.mark.parametrize("savepoint", [True, False])
-@pytest.mark.parametrize("recovered", [True, False])
-def test_poison_is_told_by_the_first_claim_that_is_kept(
-    ledger: SqliteOperations, *, savepoint: bool, recovered: bool
-) -> None:
-    if recovered:
-        assert ledger.recover(LATER) == 1
     with pytest.raises(OSError, match="full"):
-        claim_in_vain(ledger, savepoint=savepoint)
-    told = [ledger.claim(PLENTY, LATER) for _ in range(2)]
-    assert [(len(claimed.poison_letters), claimed.expired_leases) for claimed in told] == [(1, 1), (0, 0)]
-    assert len(ledger.admin.list_after(DeadLetterFilter(), 0, 9)) == 1
+        file.run(claim_in_vain)
+    claimed = [file.operations.with_unreported(file.claim()) for _ in range(2)]
+    assert [(len(one.poison_letters), one.expired_leases) for one in claimed] == [(1, 1), (0, 0)]
+    assert file.counted("dead_letter") == 1
+
+
+def test_more_leases_than_one_transaction_takes_back_are_taken_back_at_the_start(tmp_path: Path) -> None:
+    file = File(tmp_path / "inbox.db")
+    file.put(*(Notification(numbered(number)) for number in range(1_200)))
+    file.fold()
+    assert len(file.claim(UNLIMITED).jobs) == 1_200
+    file.runner.db.close()
+    again = File(tmp_path / "inbox.db")
+    assert again.run(again.operations.recover) == 1_200
+    claimed = again.operations.with_unreported(again.claim(UNLIMITED))
+    assert (len(claimed.jobs), claimed.expired_leases) == (1_200, 1_200)
+
+
+# ── Errors
 
 
 @pytest.fixture
@@ -460,210 +502,80 @@ def provoked(call: Callable[[], object]) -> sqlite3.Error:
     return raised.value
 
 
-def test_a_full_database_passes(db: sqlite3.Connection) -> None:
+def test_full_database_is_transient(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA max_page_count = 3")
     error = provoked(lambda: db.execute("INSERT INTO t VALUES(zeroblob(100000))"))
-    meaning = refusal(error, "inbox.db")
+    meaning = to_inbox_error(error, "inbox.db")
     assert isinstance(meaning, Transient)
     assert (meaning.scope, meaning.retry_after, meaning.where) == (ErrorScope.INBOX, 1.0, "inbox.db")
     assert "SQLITE_FULL" in meaning.found
     assert "disk" in meaning.remedy
 
 
-def test_a_lock_of_another_program_passes(database: Path, db: sqlite3.Connection) -> None:
+def test_lock_of_another_program_is_transient(database: Path, db: sqlite3.Connection) -> None:
     with closing(sqlite3.connect(database, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        meaning = refusal(provoked(lambda: db.execute("INSERT INTO t VALUES(1)")), "inbox.db")
+        meaning = to_inbox_error(provoked(lambda: db.execute("INSERT INTO t VALUES(1)")), "inbox.db")
     assert isinstance(meaning, Transient)
     assert "SQLITE_BUSY" in meaning.found
 
 
-def test_a_damaged_database_is_fatal(database: Path, db: sqlite3.Connection) -> None:
+def test_damaged_database_is_fatal(database: Path, db: sqlite3.Connection) -> None:
     database.write_bytes(database.read_bytes()[:4096] + b"\x99" * 8192)
-    meaning = refusal(provoked(lambda: db.execute("SELECT * FROM t").fetchall()), "inbox.db")
+    meaning = to_inbox_error(provoked(lambda: db.execute("SELECT * FROM t").fetchall()), "inbox.db")
     assert isinstance(meaning, FatalError)
     assert "SQLITE_CORRUPT" in meaning.found
     assert "backup" in meaning.remedy
 
 
-def test_what_may_not_be_written_is_fatal(db: sqlite3.Connection) -> None:
+def test_database_that_cannot_be_written_is_fatal(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA query_only = 1")
-    meaning = refusal(provoked(lambda: db.execute("INSERT INTO t VALUES(1)")), "inbox.db")
+    meaning = to_inbox_error(provoked(lambda: db.execute("INSERT INTO t VALUES(1)")), "inbox.db")
     assert isinstance(meaning, FatalError)
     assert "SQLITE_READONLY" in meaning.found
 
 
 @pytest.mark.parametrize("text", ["garbage " * 1000, None])
-def test_what_is_no_database_is_fatal(tmp_path: Path, text: str | None) -> None:
+def test_file_that_is_no_database_is_fatal(tmp_path: Path, text: str | None) -> None:
     path = tmp_path / "other" / "inbox.db"
     if text is not None:
         path.parent.mkdir()
         path.write_text(text)
-    meaning = refusal(provoked(lambda: sqlite3.connect(path).execute("SELECT * FROM t")), "inbox.db")
+    meaning = to_inbox_error(provoked(lambda: sqlite3.connect(path).execute("SELECT * FROM t")), "inbox.db")
     assert isinstance(meaning, FatalError)
     assert ("SQLITE_NOTADB" if text else "SQLITE_CANTOPEN") in meaning.found
 
 
 @pytest.mark.parametrize("statement", ["INSERT INTO t VALUES(1), (1)", "SELECT nothing FROM t", "INSERT INTO t"])
-def test_a_statement_that_is_wrong_says_nothing_of_the_inbox(db: sqlite3.Connection, statement: str) -> None:
-    assert refusal(provoked(lambda: db.execute(statement)), "inbox.db") is None
+def test_wrong_statement_says_nothing_of_the_inbox(db: sqlite3.Connection, statement: str) -> None:
+    assert to_inbox_error(provoked(lambda: db.execute(statement)), "inbox.db") is None
 
 
-def test_an_error_without_a_code_says_nothing_of_the_inbox(db: sqlite3.Connection) -> None:
+def test_error_without_a_code_says_nothing_of_the_inbox(db: sqlite3.Connection) -> None:
     db.close()
-    assert refusal(provoked(lambda: db.execute("SELECT 1")), "inbox.db") is None
+    assert to_inbox_error(provoked(lambda: db.execute("SELECT 1")), "inbox.db") is None
 
 
-def test_a_file_system_without_a_write_ahead_log_is_refused_by_name(tmp_path: Path) -> None:
+def test_file_system_without_a_write_ahead_log_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SQLite's twin of a file system without shared memory: it answers, and stays with the journal that it had."""
     path = tmp_path / "inbox.db"
-    with closing(sqlite3.connect(f"{path.as_uri()}?vfs=unix-dotfile", uri=True, isolation_level=None)) as db:
+    opened = sqlite3.connect(f"{path.as_uri()}?vfs=unix-dotfile", uri=True, isolation_level=None)
+    monkeypatch.setattr("sfn.inbox.sqlite.sqlite3.connect", lambda *_, **__: opened)
+    with closing(opened) as db:
         with pytest.raises(FatalError) as refused:
-            prepare(db, str(path))
+            connect(str(path))
         assert db.execute("SELECT * FROM sqlite_schema").fetchall() == []
     assert (refused.value.where, refused.value.found) == (str(path), "journal_mode delete")
     assert "a local disk" in refused.value.remedy
     assert "inbox.url" in refused.value.remedy
 
 
-PLACES = st.sampled_from(["s3://lake/1", "s3://lake/2", "gs://pond/3"])
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
-moments = st.datetimes(datetime(1969, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - hypothesis adds the zone
-counts = st.integers(0, 2**53)
-names = st.builds(TableIdentifier, st.sampled_from(["prod", "dev"]), st.lists(texts, max_size=2).map(tuple), texts)
-lives = st.builds(PublishedPointer, texts, st.none() | texts, PLACES, moments)
-told_tables = st.builds(
-    TableReport,
-    st.none() | texts,
-    st.lists(texts, max_size=2).map(tuple),
-    st.just(-1) | counts,
-    st.none() | counts,
-    st.none() | names,
-)
-stories = st.builds(
-    TableState,
-    live=st.none() | lives,
-    has_settled=st.booleans(),
-    missing_since=st.dictionaries(texts, moments, max_size=2),
-    on_hold=st.booleans(),
-    limit_overridden=st.booleans(),
-    version_hints=st.dictionaries(texts, st.lists(texts, max_size=2).map(tuple), max_size=2),
-    refresh_at=st.none() | moments,
-    misses=counts,
-    reported=st.lists(told_tables, max_size=2).map(tuple),
-    is_short_lived=st.booleans(),
-)
-tables = st.builds(Table, st.none() | texts, PLACES, texts, st.lists(texts, max_size=2).map(tuple), counts, counts)
-helds = st.builds(StoredObject, st.binary(max_size=8), texts)
-memos = st.builds(
-    PublishCache, st.none() | tables, st.none() | texts, st.dictionaries(texts, st.none() | helds, max_size=2)
-)
-wishes = st.builds(
-    PendingChange,
-    st.none() | texts,
-    st.none() | names,
-    st.booleans(),
-    st.booleans(),
-    st.booleans(),
-)
-
-
-def rows(subject: JobKey) -> st.SearchStrategy[Job]:
-    return st.builds(
-        Job,
-        st.just(subject),
-        moments,
-        state=st.sampled_from(JobState),
-        not_before=st.none() | moments,
-        notified_seq=counts,
-        processed_seq=counts,
-        event_seq=st.none() | counts,
-        fencing_token=counts,
-        lease_until=st.none() | moments,
-        attempt=counts,
-        crashes=counts,
-        failing_since=st.none() | moments,
-        pending_since=st.none() | moments,
-        reason=st.none() | st.sampled_from(DeadLetterReason),
-        pending=wishes,
-        locations=st.frozensets(PLACES),
-        table_state=stories,
-        cache=memos,
-    )
-
-
-def memory_database() -> sqlite3.Connection:
-    db = sqlite3.connect(":memory:", isolation_level=None)
-    prepare(db, "inbox.db")
-    return db
-
-
-def stored(db: sqlite3.Connection, key: str) -> tuple[Job | None, list[int], int]:
-    """A row as another process would load it, its lane, and how many other records there are of it."""
-    lanes = [lane for (lane,) in db.execute("SELECT lane FROM subject WHERE key = ?", (key,))]
-    query = "SELECT (SELECT count(*) FROM memo WHERE key = ?1) + (SELECT count(*) FROM location WHERE key = ?1)"
-    (others,) = db.execute(query, (key,)).fetchone()
-    return SqliteJobs(db).load(key), lanes, others
-
-
-@pytest.mark.slow
-@given(st.data(), names | st.just(CatalogName("prod")))
-def test_what_is_saved_is_what_another_process_loads(data: st.DataObject, subject: JobKey) -> None:
-    key = encode_key(subject)
-    with closing(memory_database()) as db:
-        ours = SqliteJobs(db)
-        assert ours.load(key) is None
-        for _ in range(3):
-            before = ours.load(key)
-            row = data.draw(st.none() | rows(subject))
-            if row is not None and before is not None and data.draw(st.booleans()):
-                parts = data.draw(
-                    st.sets(
-                        st.sampled_from(
-                            ["pending", "table_state", "cache", "locations", "due_at", "notified_seq", "event_seq"]
-                        )
-                    )
-                )
-                row = replace(before, **{part: getattr(row, part) for part in parts})
-            ours.save(key, row)
-            assert ours.load(key) == row
-            ours.flush()
-            expected = [] if row is None else [ours.lanes()[group_of(row)]]
-            others = 0 if row is None else len(row.locations) + (row.cache != PublishCache())
-            assert stored(db, key) == (row, expected, others)
-
-
-def test_no_more_rows_stay_known_than_there_is_room_for() -> None:
-    with closing(memory_database()) as db:
-        ours = SqliteJobs(db)
-        at = datetime(2026, 1, 1, tzinfo=UTC)
-        for number in range(MAX_CACHED_JOBS + 10):
-            table = TableIdentifier("prod", (), f"t{number}")
-            ours.save(encode_key(table), Job(table, at + timedelta(microseconds=number)))
-        ours.flush()
-        ours.begin()
-        db.execute("UPDATE subject SET due_at = 0")
-        due = [
-            ours.load(encode_key(TableIdentifier("prod", (), f"t{number}")))
-            for number in (0, 9, 10, MAX_CACHED_JOBS + 9)
-        ]
-        assert [row is not None and row.due_at == from_micros(0) for row in due] == [True, True, False, False]
-
-
-@given(names | st.builds(CatalogName, texts))
-def test_a_key_says_whose_it_is(subject: JobKey) -> None:
-    assert decode_key(encode_key(subject)) == subject
-
-
-@given(names, texts)
-def test_keys_of_a_catalog_lie_together(table: TableIdentifier, catalog: str) -> None:
-    start, end = table_key_range(catalog)
-    assert (start < encode_key(table) < end) == (table.catalog == catalog)
-    assert not start < encode_key(CatalogName(catalog)) < end
-
-
-def test_what_an_older_version_wrote_is_read() -> None:
-    pending = b'{"drop":true,"min_metadata_location":"s3://x","not_known_any_more":false,"renamed_to":null}'
-    assert parse_pending(pending) == PendingChange(min_metadata_location="s3://x", drop=True)
-    story = b'{"has_settled":true,"live":null,"misses":2,"not_known_any_more":{},"refresh_at":null}'
-    assert parse_table_state(story) == TableState(has_settled=True, misses=2)
+def test_new_inbox_has_this_version_and_all_of_its_tables(tmp_path: Path) -> None:
+    with closing(connect(str(tmp_path / "inbox.db"))) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+        known = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    assert {"event", "job", "cache", "place", "outcome", "intent", "dead_letter", "counter"} <= known
+    with closing(connect(str(tmp_path / "inbox.db"))):
+        pass

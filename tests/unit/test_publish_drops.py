@@ -11,12 +11,12 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, Rescheduled
 from sfn.errors import Transient
-from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import DeadLetterFilter, DeadLetterStatus, TableStatus
 from sfn.publish.policy import OnDrop, Policy, TableFilter
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import NAMINGS, UUID, FileLayout, FileOwner, Naming
 from tests.promises.inboxes import TERMS
+from tests.support.memory_inbox import MemoryInbox
 from tests.support.publishing import AT, LAG, A, B, HintsNoted, Line, TornStore, key_of, named
 
 DAY = timedelta(days=1).total_seconds()

@@ -13,13 +13,13 @@ from typing_extensions import override
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, StoredObject
-from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import AdminCommand, DeadLetterFilter, DeadLetterStatus
 from sfn.publish.policy import Policy
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import NAMINGS, UUID, FileLayout, FileOwner, Naming, Placement
 from sfn.storage import Deleted, PreconditionFailed
 from tests.promises.inboxes import TERMS
+from tests.support.memory_inbox import MemoryInbox
 from tests.support.publishing import AT, LAG, A, B, CountingStore, Line, key_of
 
 UPPER, LOWER = TableIdentifier("prod", ("n",), "Orders"), TableIdentifier("prod", ("n",), "orders")

@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import msgspec
 import pytest
 from typing_extensions import override
 
@@ -17,12 +18,12 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, StoredObject
 from sfn.errors import ErrorScope, Transient
-from sfn.inbox.memory import MemoryInbox
 from sfn.publish.policy import Policy, TableFilter
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import UUID
 from sfn.storage import PreconditionFailed
 from tests.promises.inboxes import TERMS
+from tests.support.memory_inbox import MemoryInbox
 from tests.support.publishing import EVERYTHING, LAG, CountingCatalog, CountingStore, Line, key_of
 
 LISTED = TableIdentifier("prod", ("sales",), "orders")
@@ -109,9 +110,9 @@ async def test_both_spellings_together_make_one_file() -> None:
 )
 async def test_whatever_spellings_a_catalog_takes_for_one(listed: str, other: str) -> None:
     line = AnyCase()
-    name = replace(LISTED, name=listed)
+    name = msgspec.structs.replace(LISTED, name=listed)
     table = line.catalog.create(name, AT)
-    await line.hear(Notification(replace(name, name=other)), seconds=60)
+    await line.hear(Notification(msgspec.structs.replace(name, name=other)), seconds=60)
     assert [key for key in line.store.files if key.endswith(".ver")] == [key_of(name, AT)]
     assert line.document(name, AT)["guid"] == table.uuid
 
@@ -204,7 +205,7 @@ async def test_the_file_of_another_spelling_says_whose_the_name_is_now(is_taken_
     await line.hear(Notification(OTHER), seconds=60)
     assert line.files() == {"SALES_ORDERS_main.ver": ("current", "00000")}
     line.spellings = Spellings(line.catalog, line.clock)
-    sold = replace(LISTED, name="sold")
+    sold = msgspec.structs.replace(LISTED, name="sold")
     line.catalog.rename(LISTED, sold)
     await line.hear(Notification(sold), *(() if is_taken_first else [Notification(OTHER, renamed_to=sold)]), seconds=60)
     line.catalog.create(LISTED, "file:///warehouse/second")
@@ -230,9 +231,9 @@ async def test_a_rename_under_other_spellings_leads_to_the_listed_name() -> None
     line = AnyCase()
     line.catalog.create(LISTED)
     await line.hear(Notification(LISTED), seconds=60)
-    new = replace(LISTED, name="sold")
+    new = msgspec.structs.replace(LISTED, name="sold")
     line.catalog.rename(LISTED, new)
-    spelled = replace(OTHER, name="SOLD")
+    spelled = msgspec.structs.replace(OTHER, name="SOLD")
     await line.hear(
         Notification(OTHER, renamed_to=spelled),
         Notification(spelled),
@@ -248,9 +249,9 @@ async def test_a_rename_that_only_another_spelling_was_told_of_is_no_drop() -> N
     line = AnyCase()
     line.catalog.create(LISTED)
     await line.hear(Notification(LISTED), Notification(OTHER), seconds=60)
-    new = replace(LISTED, name="sold")
+    new = msgspec.structs.replace(LISTED, name="sold")
     line.catalog.rename(LISTED, new)
-    await line.hear(Notification(OTHER, renamed_to=replace(OTHER, name="SOLD")), seconds=60)
+    await line.hear(Notification(OTHER, renamed_to=msgspec.structs.replace(OTHER, name="SOLD")), seconds=60)
     assert (line.document(LISTED, AT)["state"], line.document(new, AT)["state"]) == ("renamed", "current")
 
 
@@ -464,7 +465,7 @@ async def test_a_listing_that_takes_long_is_not_asked_for_with_each_new_table() 
     line.catalog.create_namespace("sales")
     line.spellings = Spellings(line.catalog, line.clock)
     for number in range(30):
-        name = replace(LISTED, name=f"t{number}")
+        name = msgspec.structs.replace(LISTED, name=f"t{number}")
         line.catalog.create(name)
         await line.hear(Notification(name), seconds=5)
         assert line.document(name, f"file:///warehouse/sales/{name.name}")["state"] == "current"
@@ -474,7 +475,7 @@ async def test_a_listing_that_takes_long_is_not_asked_for_with_each_new_table() 
 
 async def test_listings_are_asked_for_once_for_many_tables() -> None:
     line = AnyCase()
-    names = [replace(LISTED, name=f"t{number}") for number in range(20)]
+    names = [msgspec.structs.replace(LISTED, name=f"t{number}") for number in range(20)]
     for name in names:
         line.catalog.create(name)
     await line.hear(*map(Notification, names))

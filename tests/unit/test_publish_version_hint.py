@@ -9,10 +9,10 @@ import pytest
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import Table
 from sfn.domain.jobs import Outcome, PublishResult
-from sfn.inbox.memory import MemoryInbox
 from sfn.publish.plan import MAX_FOREIGN_HINT_BYTES
 from sfn.sfnfile import version_hint
 from tests.promises.inboxes import TERMS
+from tests.support.memory_inbox import MemoryInbox
 from tests.support.publishing import AT, A, Line, key_of
 
 HINT_AT = version_hint.key_of(AT)

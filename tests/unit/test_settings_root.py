@@ -16,7 +16,6 @@ from sfn.catalogs.rest.settings import RestSettings
 from sfn.clock import SystemClock
 from sfn.errors import FatalError, SfnError
 from sfn.facade.app import Receive, Scope, Send
-from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.transitions import MAX_PAUSE
 from sfn.settings import load
 from sfn.settings.root import ALL_ROLES, Role, check_roles, parse_roles
@@ -25,6 +24,7 @@ from sfn.storage import PrefixRouter
 from sfn.telemetry.metrics import Metrics
 from tests.promises.inboxes import TERMS
 from tests.support.clock import HandClock
+from tests.support.memory_inbox import MemoryInbox
 from tests.support.settings_file import CATALOG, Ground
 
 

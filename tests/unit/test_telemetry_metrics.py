@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,12 +13,13 @@ from prometheus_client.openmetrics import parser
 from sfn.domain.events import PutResult
 from sfn.domain.jobs import DeadLetterReason, SweepCompleted
 from sfn.errors import ErrorScope
+from sfn.inbox.model import FoldResult
 from sfn.inbox.statistics import STAT_STATES, MissingTableStats, QueueStats
 from sfn.telemetry import scrape
 from sfn.telemetry.metrics import REASONS, UNDECODABLE, Metrics
 from sfn.worker.capacity import CircuitBreakerState
 from tests.support.clock import HandClock
-from tests.support.metrics_page import Standing, overdue, read
+from tests.support.metrics_page import NOTHING, Standing, overdue, read
 
 EXPOSED = {
     "process_cpu_seconds_total": (),
@@ -55,6 +56,7 @@ EXPOSED = {
     "sfn_missing_tables": ("catalog",),
     "sfn_oldest_missing_age_seconds": ("catalog",),
     "sfn_oldest_pending_age_seconds": ("catalog",),
+    "sfn_oldest_waiting_age_seconds": ("queue",),
     "sfn_open_intents": ("catalog",),
     "sfn_pending_tables": ("catalog", "state"),
     "sfn_pull_connected": ("source",),
@@ -68,6 +70,7 @@ EXPOSED = {
     "sfn_staleness_seconds_bucket": ("catalog", "le"),
     "sfn_staleness_seconds_count": ("catalog",),
     "sfn_staleness_seconds_sum": ("catalog",),
+    "sfn_applied_total": (),
     "sfn_coalesced_total": (),
     "sfn_sweep_interval_seconds": ("catalog",),
     "sfn_sweep_last_differing": ("catalog",),
@@ -76,6 +79,7 @@ EXPOSED = {
     "sfn_sweep_last_tables": ("catalog",),
     "sfn_sweep_last_unlisted_namespaces": ("catalog",),
     "sfn_sweeps_total": ("catalog", "outcome"),
+    "sfn_waiting_messages": ("queue",),
 }
 
 
@@ -169,7 +173,7 @@ async def test_the_other_format_is_well_formed_too(metrics: Metrics, clock: Hand
 
 async def test_events_are_counted_by_what_came_of_them(metrics: Metrics, clock: HandClock) -> None:
     events = metrics.events
-    events.count_ingested("own", PutResult(3, 1, 2), 4)
+    events.count_ingested("own", PutResult(3, 1), 4)
     events.count_ingested("own", PutResult(1, 0), 0)
     events.count_ingested("another", PutResult(1, 0), 0, 5)
     events.count_ingested(None, PutResult(0, 0), 0)
@@ -188,7 +192,6 @@ async def test_events_are_counted_by_what_came_of_them(metrics: Metrics, clock: 
         ("another", "refused"): 1,
     }
     assert page.of("sfn_requests_refused_total", "status") == {("401",): 1, ("404",): 1, ("422",): 2}
-    assert page.value("sfn_coalesced_total") == 2
 
 
 async def test_only_transactions_that_took_something_in_say_how_long_senders_wait(
@@ -201,6 +204,30 @@ async def test_only_transactions_that_took_something_in_say_how_long_senders_wai
     assert page.value("sfn_ingest_commit_seconds_sum") == 0.75
     assert page.value("sfn_ingest_batch_events_bucket", le="10.0") == 1
     assert page.value("sfn_ingest_batch_events_sum") == 1007
+
+
+async def test_folds_count_what_was_applied_and_what_one_check_covers(metrics: Metrics, clock: HandClock) -> None:
+    for fold in (FoldResult(5, 2), FoldResult(1, 0), FoldResult(500, 499, has_more=True)):
+        metrics.commits.observe_fold(fold)
+    page = await read(Standing().scrape(metrics, clock))
+    assert (page.value("sfn_applied_total"), page.value("sfn_coalesced_total")) == (506, 501)
+
+
+async def test_messages_that_wait_are_counted_by_queue(metrics: Metrics, clock: HandClock) -> None:
+    idle = await read(Standing().scrape(metrics, clock))
+    for name in ("sfn_waiting_messages", "sfn_oldest_waiting_age_seconds"):
+        assert [idle.value(name, queue=queue) for queue in ("disk", "fold")] == [0, 0]
+    now = clock.now()
+    figures = replace(
+        NOTHING,
+        queued=3,
+        oldest_queued=now - timedelta(seconds=0.5),
+        unapplied=40,
+        oldest_unapplied=now - timedelta(seconds=2),
+    )
+    page = await read(Standing(figures).scrape(metrics, clock))
+    assert page.of("sfn_waiting_messages", "queue") == {("disk",): 3, ("fold",): 40}
+    assert page.of("sfn_oldest_waiting_age_seconds", "queue") == {("disk",): 0.5, ("fold",): 2}
 
 
 async def test_what_belongs_to_no_configured_catalog_shares_a_label(metrics: Metrics, clock: HandClock) -> None:

@@ -34,7 +34,7 @@ from sfn.domain.jobs import (
 )
 from sfn.errors import ErrorScope, ForbiddenForTable, Permanent, Transient, UnaddressableTable
 from sfn.inbox import ClaimResult
-from sfn.inbox.maintenance import InboxErrorLog
+from sfn.inbox.inbox import InboxErrorLog
 from sfn.inbox.model import DeadLetterFilter
 from sfn.publish.policy import TableFilter
 from sfn.storage import PreconditionFailed
@@ -72,9 +72,11 @@ class FailingInbox(WatchedInbox):
         self.fenced = False
 
     @override
-    async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
+    async def claim(
+        self, capacity: Capacity, running: Sequence[LeasedJob] = (), until: datetime | None = None
+    ) -> ClaimResult:
         self._fail("claim")
-        return await super().claim(capacity, running)
+        return await super().claim(capacity, running, until)
 
     @override
     async def renew(self, claims: Sequence[LeasedJob]) -> list[LeasedJob]:
@@ -192,8 +194,10 @@ class StalledInbox(WatchedInbox):
         self.reached = anyio.Event()
 
     @override
-    async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
-        claimed = await super().claim(capacity, running)
+    async def claim(
+        self, capacity: Capacity, running: Sequence[LeasedJob] = (), until: datetime | None = None
+    ) -> ClaimResult:
+        claimed = await super().claim(capacity, running, until)
         await self._stall("claim")
         return claimed
 
@@ -264,7 +268,7 @@ async def test_what_was_settled_when_the_stop_came_is_not_taken_for_lost() -> No
         await stage.inbox.reached.wait()
     assert stage.desk.book.lost == []
     assert [hint.sender for hint in stage.inbox.taken] == [""]
-    assert stage.inbox.due_at(TABLE) > stage.desk.clock.now()
+    assert await stage.inbox.due_at(TABLE) > stage.desk.clock.now()
 
 
 async def test_what_runs_when_the_drain_ends_is_given_back() -> None:

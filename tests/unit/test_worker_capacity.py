@@ -24,7 +24,6 @@ from sfn.domain.jobs import (
 )
 from sfn.errors import ErrorScope, Transient
 from sfn.inbox import ClaimResult
-from sfn.inbox.memory import MemoryInbox
 from sfn.inbox.model import InboxConfig as InboxTerms
 from sfn.storage import PrefixRouter
 from sfn.worker.capacity import FIRST_PAUSE, MAX_PAUSE, CapacityTracker, CircuitBreakers
@@ -32,6 +31,7 @@ from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.retry import MAX_RETRY_AFTER, RetryPolicy, bounded_retry_after
 from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
 from tests.support.clock import EvenChance, HandClock
+from tests.support.memory_inbox import MemoryInbox
 from tests.support.working import Book
 
 NOW = datetime(2026, 8, 21, 12, tzinfo=UTC)
@@ -441,18 +441,20 @@ class SlowInbox(MemoryInbox):
         self._hands, self._claims_take = clock, claims_take
 
     @override
-    async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
+    async def claim(
+        self, capacity: Capacity, running: Sequence[LeasedJob] = (), until: datetime | None = None
+    ) -> ClaimResult:
+        number = self.runner.signal.number
         claimed = await super().claim(capacity, running)
         await anyio.lowlevel.checkpoint()
         self._hands.at += self._claims_take
+        if until is not None and not claimed.has_news:
+            due = min(at for at in (until, claimed.next_due) if at is not None)
+            with anyio.move_on_after(_SLEEP) as sleep:
+                await self.runner.signal.wait_beyond(number)
+            if sleep.cancelled_caught:
+                self._hands.at = max(self._hands.at, due)
         return claimed
-
-    @override
-    async def wait(self, until: datetime | None) -> None:
-        with anyio.move_on_after(None if until is None else _SLEEP) as sleep:
-            await super().wait(None)
-        if sleep.cancelled_caught and until is not None:
-            self._hands.at = max(self._hands.at, until)
 
     @override
     async def settle(self, claim: LeasedJob, outcome: Outcome, now: datetime) -> bool:

@@ -50,7 +50,7 @@ def claim(subject: JobKey) -> LeasedJob:
         subject,
         ConcurrencyGroup("prod", "", Priority.LIVE),
         fencing_token=1,
-        notified_seq=1,
+        version=1,
         attempt=3,
         failing_since=NOON,
     )
@@ -203,7 +203,7 @@ async def test_an_attempt_that_is_repeated_says_why(why: Callable[[], Exception]
     assert told.of("sfn_pending_tables", "catalog", "state") == {("prod", "retrying"): 1}
     assert told.of("sfn_publication_duration_seconds_count", "catalog") == {}
     made.trouble = None
-    await made.wait_until(made.inbox.due_at(TABLE))
+    await made.wait_until(await made.inbox.due_at(TABLE))
     await made.work()
     told = await page(made)
     assert told.of("sfn_publications_total", *ENDED) == {("retry", error_class): 1, ("done", ""): 1}
@@ -219,7 +219,7 @@ async def test_an_attempt_that_was_given_back_says_whose_trouble_it_was(scope: E
     opened = {} if scope is ErrorScope.INBOX else {(scope.value, "prod" if scope is ErrorScope.CATALOG else ""): 1}
     assert told.of("sfn_breaker_open", "scope", "name") == opened
     made.trouble = None
-    await made.wait_until(made.inbox.due_at(TABLE))
+    await made.wait_until(await made.inbox.due_at(TABLE))
     await made.work()
     assert (await page(made)).of("sfn_breaker_open", "scope", "name") == {}
 
@@ -234,7 +234,7 @@ async def test_a_table_that_is_given_up_is_an_open_dead_letter(why: Callable[[],
     assert told.of("sfn_dead_letters", "catalog", "reason") == {("prod", reason): 1}
     assert told.of("sfn_pending_tables", "catalog", "state") == {("prod", "dead"): 1}
     made.trouble = None
-    await made.wait_until(made.inbox.due_at(TABLE))
+    await made.wait_until(await made.inbox.due_at(TABLE))
     await made.work()
     assert (await page(made)).of("sfn_dead_letters", "catalog", "reason") == {}
 
@@ -244,7 +244,7 @@ async def test_what_nobody_expected_is_poison_in_the_end() -> None:
     made.trouble = RuntimeError
     await made.hear()
     for _ in range(MAX_UNEXPECTED_ERRORS - 1):
-        await made.wait_until(made.inbox.due_at(TABLE))
+        await made.wait_until(await made.inbox.due_at(TABLE))
         await made.work()
     told = await page(made)
     assert told.of("sfn_publications_total", *ENDED) == {
@@ -299,7 +299,7 @@ async def test_a_sweep_is_no_publication() -> None:
     made.catalog.error = Transient("s3cret", scope=ErrorScope.TABLE, expected="an answer", found="none")
     await made.hear(PROD)
     made.catalog.error = None
-    await made.wait_until(made.inbox.due_at(PROD))
+    await made.wait_until(await made.inbox.due_at(PROD))
     await made.work()
     told = await page(made)
     assert told.of("sfn_sweeps_total", "catalog", "outcome") == {("prod", "retry"): 1, ("prod", "swept"): 1}

@@ -42,7 +42,7 @@ from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import IndexedTable
 from sfn.errors import suggest_name
 from sfn.inbox import AdminQueries, CatalogAdmin, DeadLetters, DropLimit, InboxWriter, TableIndex
-from sfn.inbox.maintenance import recorded_owner
+from sfn.inbox.catalogs import recorded_owner
 from sfn.inbox.model import AdminCommand, DeadLetterFilter
 from sfn.inbox.statistics import STAT_STATES, QueueStats
 from sfn.publish.policy import TableFilter

@@ -434,6 +434,9 @@ class TableModel(AdminModel):
     refresh_at: datetime | None
     last_result: LastResultModel | None
     last_event: LastEventModel | None
+    unapplied_events: int = Field(
+        default=0, description="accepted events of the table that are not part of this state yet: at most for a second"
+    )
     dead_letters: Sequence[DeadLetterModel] = Field(description="newest first")
     open_intents: int = Field(description="gateway commits with an unknown outcome")
     next_check_at: datetime | None = Field(description="when the catalog is queried about the next of them")
@@ -485,6 +488,7 @@ class TableModel(AdminModel):
                 "last_result": last_result
                 and LastResultModel(outcome=last_result.outcome, why=last_result.why, at=last_result.at),
                 "last_event": last_event and LastEventModel.from_event(last_event),
+                "unapplied_events": status.unapplied,
                 "dead_letters": [DeadLetterModel.from_letter(letter) for letter in letters],
                 "open_intents": status.open_intents.count if status.open_intents is not None else 0,
                 "next_check_at": status.open_intents and status.open_intents.due_at,

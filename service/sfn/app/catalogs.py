@@ -25,7 +25,7 @@ from sfn.catalogs.rest.settings import RestSettings
 from sfn.clock import Clock, SystemClock
 from sfn.errors import SfnError
 from sfn.inbox import CatalogAdmin, TableIndex
-from sfn.inbox.maintenance import recorded_owner
+from sfn.inbox.catalogs import recorded_owner
 from sfn.inbox.model import InboxConfig
 from sfn.publish.policy import OnDrop, Policy, TableFilter
 from sfn.settings.root import Settings

@@ -50,9 +50,11 @@ from sfn.http.secrets import WatchedTokenFile
 from sfn.http.senders import ANONYMOUS
 from sfn.http.server import Certificate
 from sfn.inbox import AdminQueries, CatalogAdmin, DeadLetters, DropLimit, InboxWriter, JobQueue, TableIndex
-from sfn.inbox.model import CommittedTransaction, InboxConfig
-from sfn.inbox.postgres import PostgresInbox, PostgresServer, PreflightResult, preflight
-from sfn.inbox.sqlite import Doubt, SqliteInbox, held_by, placed
+from sfn.inbox.model import CommittedTransaction, FoldResult, InboxConfig
+from sfn.inbox.postgres import PostgresInbox, PreflightResult, preflight
+from sfn.inbox.postgres_connections import PostgresServer
+from sfn.inbox.sqlite import SqliteInbox
+from sfn.inbox.sqlite_file import Doubt, held_by, placed
 from sfn.limits import BodyMemory
 from sfn.mounts import LOCAL_LOCKS_PROBLEM, LOCAL_LOCKS_REMEDY
 from sfn.pull.source import PullSource
@@ -80,7 +82,10 @@ class InboxAdapter(InboxWriter, JobQueue, TableIndex, DropLimit, AdminQueries, D
 
 
 def open_inbox(
-    settings: Settings, clock: Clock, observe: Callable[[CommittedTransaction], None]
+    settings: Settings,
+    clock: Clock,
+    observe: Callable[[CommittedTransaction], None],
+    observe_fold: Callable[[FoldResult], None],
 ) -> AbstractAsyncContextManager[InboxAdapter]:
     """Open the configured inbox, and close it in the end.
 
@@ -88,6 +93,7 @@ def open_inbox(
         settings: all settings.
         clock: wall clock.
         observe: called after every transaction.
+        observe_fold: called after every fold.
 
     Raises:
         FatalError: the inbox cannot be used, or not by this process.
@@ -95,8 +101,12 @@ def open_inbox(
     """
     config, limit = inbox_config(settings), settings.listener.queue_limit
     if settings.inbox.path is not None:
-        return SqliteInbox.opened(settings.inbox.path, config, clock, queue_limit=limit, observe=observe)
-    return PostgresInbox.opened(_server(settings), config, clock, queue_limit=limit, observe=observe)
+        return SqliteInbox.opened(
+            settings.inbox.path, config, clock, queue_limit=limit, observe=observe, observe_fold=observe_fold
+        )
+    return PostgresInbox.opened(
+        _server(settings), config, clock, queue_limit=limit, observe=observe, observe_fold=observe_fold
+    )
 
 
 def is_shared(settings: Settings) -> bool:
@@ -306,9 +316,9 @@ async def build_service(
         await _warn_of_local_locks(settings)
     access_control, is_receiver = build_access_control(settings, clock), Role.RECEIVER in roles
     metering = MetricsWiring(settings, VERSION, clock, settings.pull if is_receiver else ())
-    observe = metering.metrics.commits.observe
+    commits = metering.metrics.commits
     async with (
-        open_inbox(settings, clock, observe) as inbox,
+        open_inbox(settings, clock, commits.observe, commits.observe_fold) as inbox,
         open_stores(settings) as registry,
         AsyncExitStack() as stack,
     ):

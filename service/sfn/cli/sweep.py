@@ -61,7 +61,12 @@ def check_sweepable(catalog: str | None, sweepable: Sequence[str], event_only: C
 def describe_delays(accepted: SweepAccepted, status: ServiceStatus) -> list[str]:
     """Return why requested sweeps do not start at once, and when they start."""
     lines = []
-    running = {one.name for one in status.catalogs if one.sweep is not None and one.sweep.is_running}
+    # A sweep that began after the request is the requested one.
+    running = {
+        one.name
+        for one in status.catalogs
+        if one.sweep is not None and one.sweep.is_running and one.sweep.started_at < accepted.requested_at
+    }
     for name in accepted.catalogs:
         begins = accepted.starts_at.get(name)
         if begins is None and name in running:

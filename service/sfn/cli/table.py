@@ -187,6 +187,8 @@ def _facts(table: TableModel, now: datetime) -> Iterator[tuple[str, str]]:
         hint = table.foreign_version_hint.strip()
         yield "version hint", f'foreign ("{hint}"), never changed; delete it to have the service write one'
     yield "pending", _describe_pending(table.pending)
+    if table.unapplied_events:
+        yield "", f"{pluralise(table.unapplied_events, 'event')} accepted, not applied yet"
     if table.last_result is not None:
         why = f": {table.last_result.why}" if table.last_result.why else ""
         outcome = _OUTCOME_TEXTS.get(table.last_result.outcome, table.last_result.outcome)

@@ -1,17 +1,29 @@
-"""The messages that go into the inbox, and the tables that events report in event-only catalogs."""
+"""The messages that go into the inbox, and the tables that events report in event-only catalogs.
+
+The messages are msgspec structs: one is made for each event, which costs a frozen dataclass twenty times as much, and
+the inbox stores them as they are (`sfn.inbox.records`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
+
+import msgspec
+from typing_extensions import override
 
 from sfn.domain.identifiers import JobKey, TableIdentifier
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
+def without_body(message: Notification | UndecodableRequest) -> str:
+    """Return the representation of a message without its body, which may hold secrets and must not be logged."""
+    fields = ((name, getattr(message, name)) for name in message.__struct_fields__ if name != "body")
+    return f"{type(message).__name__}({', '.join(f'{name}={value!r}' for name, value in fields)})"
+
+
+class Intent(msgspec.Struct, frozen=True, array_like=True):
     """A commit is about to be forwarded. Until its outcome is known, the catalog is asked several times.
 
     An intent is stored on its own: the success of another commit of the same table proves nothing about this one.
@@ -29,8 +41,7 @@ class Intent:
     peer: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class IntentOutcome:
+class IntentOutcome(msgspec.Struct, frozen=True, array_like=True):
     """The commit of an intent was answered, or is known to never be answered.
 
     Attributes:
@@ -78,8 +89,7 @@ def current_table(tables: Sequence[TableReport]) -> TableReport | None:
     return max(live, key=lambda table: table.created_seq, default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(msgspec.Struct, frozen=True, omit_defaults=True):
     """A table, or a whole catalog, may have changed. The catalog, not the notification, is the source of truth.
 
     Attributes:
@@ -114,7 +124,11 @@ class Notification:
     force: bool = False
     adopt_catalog_id: str | None = None
     is_guessed: bool = False
-    body: bytes = field(default=b"", repr=False)
+    body: bytes = b""
+
+    @override
+    def __repr__(self) -> str:
+        return without_body(self)
 
     @property
     def is_unspecific(self) -> bool:
@@ -126,8 +140,7 @@ MAX_STORED_BODY = 65_536
 """Bytes of an undecodable request that are stored for inspection."""
 
 
-@dataclass(frozen=True, slots=True)
-class UndecodableRequest:
+class UndecodableRequest(msgspec.Struct, frozen=True, array_like=True):
     """A request of a known sender that no event format could decode. It is stored so that it can be decoded again.
 
     Attributes:
@@ -143,25 +156,25 @@ class UndecodableRequest:
     sender: str
     path: str
     content_type: str | None
-    body: bytes = field(repr=False)
+    body: bytes
     size: int
     detail: str
 
+    @override
+    def __repr__(self) -> str:
+        return without_body(self)
 
-@dataclass(frozen=True, slots=True)
-class PutResult:
+
+class PutResult(msgspec.Struct, frozen=True):
     """The result of one `InboxWriter.put`; all of it is durable.
 
     Attributes:
         accepted: new messages.
         duplicates: messages with a known sender and event id.
-        coalesced: accepted messages for a job that already had a pending notification; one check of the table covers
-            both.
     """
 
     accepted: int
     duplicates: int
-    coalesced: int = 0
 
 
 InboxMessage: TypeAlias = Notification | UndecodableRequest | Intent | IntentOutcome

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from urllib.parse import unquote
 from uuid import UUID
 
+import msgspec
 from typing_extensions import override
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -33,8 +34,7 @@ def normal_uuid(uuid: str | None) -> str | None:
     return uuid.lower() if match is None else str(UUID(match[2]))
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TableIdentifier:
+class TableIdentifier(msgspec.Struct, frozen=True, order=True, array_like=True, tag="table"):
     """A table's identifier in one configured catalog.
 
     Attributes:
@@ -69,8 +69,7 @@ def is_in_namespaces(table: TableIdentifier, namespaces: Collection[str]) -> boo
     return any(".".join(levels[:depth]) in namespaces for depth in range(len(levels)))
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class CatalogName:
+class CatalogName(msgspec.Struct, frozen=True, order=True, array_like=True, tag="catalog"):
     """A whole catalog as the subject of a notification: check all its tables (a sweep)."""
 
     catalog: str

@@ -217,7 +217,7 @@ class LeasedJob:
         subject: the table, or the catalog to sweep.
         group: the concurrency group that the job was claimed from.
         fencing_token: the number of the lease; a later claim of the job has another one.
-        notified_seq: the number of the job's newest notification at the claim.
+        version: the job's version at the claim: a later one means that something newer came.
         attempt: the number of this attempt, from 1; counted durably at its start.
         failing_since: the first of the current failures in a row, or the time of the claim.
         pending: the coalesced notifications.
@@ -231,7 +231,7 @@ class LeasedJob:
     subject: JobKey
     group: ConcurrencyGroup
     fencing_token: int
-    notified_seq: int
+    version: int
     attempt: int
     failing_since: datetime
     pending: PendingChange = PendingChange()

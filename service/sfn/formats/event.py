@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier

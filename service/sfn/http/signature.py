@@ -13,11 +13,12 @@ import hmac
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, TypeAlias, assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from sfn.domain.events import Notification
 from sfn.errors import Rejected

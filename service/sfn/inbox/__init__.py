@@ -1,16 +1,24 @@
-"""Durable queue of jobs, with the log of events, dead letters, intents and the audit log.
+"""Durable queue of jobs, with the log of what was accepted, dead letters, intents and the log of commands.
 
-There is one job for each table, and one for each catalog: its sweep, which checks all tables of the catalog. The ports
-are `InboxWriter` (the way in), `JobQueue`, `DeadLetters` and others below. Three adapters implement them:
-`sfn.inbox.sqlite`, `sfn.inbox.postgres`, and `sfn.inbox.memory` for tests. They share the pure rules of
-`sfn.inbox.model` (a job and its values), `sfn.inbox.transitions` (how a job changes), `sfn.inbox.scheduling` (which
-job is next) and `sfn.inbox.intents` (gateway commits with an unknown outcome).
+Accepting an event only appends it to the log. There is one job for each table, and one for each catalog: its sweep,
+which checks all tables of the catalog. Jobs follow from the log: before a claim, the records that wait are folded into
+them. The ports are `InboxWriter` (the way in), `JobQueue`, `DeadLetters` and others below. One class implements all of
+them, `sfn.inbox.inbox.Inbox`, by one set of operations:
 
-Start with `JobQueue` below, then `sfn.inbox.model.Job` and the table of transitions in `sfn.inbox.transitions`.
+    inbox           the ports, and what a process remembers between transactions
+    operations      append, fold, claim, settle and others, each in one transaction; `administration` for operators
+    model           a job and other values                     transitions      how a job changes
+    jobs            stored jobs, and which one is next         reported_tables  what events report of a table
+    letters, catalogs, intents, statistics                     records          how values are stored
+    transaction     port to the database                       schema           its tables
+    sqlite          an inbox in a file; `sqlite_writer` has its thread, `sqlite_file` the lock and the place of the file
+    postgres        an inbox that processes share; `postgres_connections`, `postgres_driver`
+
+Start with `JobQueue` below, then `sfn.inbox.operations.Operations.claim`.
 
 States of a job, and the calls that lead to them:
 
-    queued(due_at)  put, settle, replay, release, expired lease   the job waits for its time
+    queued(due_at)  fold, settle, replay, release, expired lease  the job waits for its time
     leased          claim                                         a worker has the job; the attempt is counted
     dead            settle                                        the job waits for a new event or an operator
 
@@ -27,7 +35,16 @@ from typing import Protocol
 from sfn.domain.events import InboxMessage, Notification, PutResult, TableReport, UndecodableRequest
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Outcome
-from sfn.inbox.model import AdminCommand, AuditEntry, DeadLetter, DeadLetterFilter, NewDeadLetter, TableStatus
+from sfn.inbox.model import (
+    AdminCommand,
+    AuditEntry,
+    DeadLetter,
+    DeadLetterFilter,
+    FoldResult,
+    NewDeadLetter,
+    OutcomeRecord,
+    TableStatus,
+)
 from sfn.inbox.statistics import DropLimitState, QueueStats
 
 
@@ -35,16 +52,17 @@ class InboxWriter(Protocol):
     """Port of the receiver: the way into the inbox."""
 
     async def put(self, messages: Sequence[InboxMessage]) -> PutResult:
-        """Store all messages or none, in one transaction that is on disk when this call returns.
+        """Append all messages or none to the log, in one transaction that is on disk when this call returns.
 
-        A request that could not be decoded becomes a dead letter. A sender with too many of them loses the oldest one.
+        What follows from them happens when they are folded: before the next claim, or within about a second. A
+        request that could not be decoded becomes a dead letter. A sender with too many of them loses the oldest one.
 
-        An intent stays open until an answer with a known outcome closes it, or until its last check. While it
-        is open, its tables are checked after 30 seconds, 2, 10 and 35 minutes. An answer with an unknown
-        outcome restarts these times. Inserting an existing intent is a no-op, and so is a second answer to an
-        intent. If a client of the gateway has too many open intents for tables without a job, one intent of the
-        whole catalog replaces the rest. Put the answer to a commit and the notification of its change in one
-        call. `PutResult` counts notifications only.
+        An intent stays open until an answer with a known outcome closes it, or until its last check. While it is
+        open, its tables are checked after 30 seconds, 2, 10 and 35 minutes. An answer with an unknown outcome
+        restarts these times. Inserting an existing intent is a no-op, and so is a second answer to an intent. If a
+        client of the gateway has too many open intents for tables without a job, one intent of the whole catalog
+        replaces the rest. Put the answer to a commit and the notification of its change in one call. `PutResult`
+        counts notifications only.
 
         Raises:
             Transient: scope inbox: the queue is full or the commit failed. Nothing was stored, and `retry_after` is
@@ -63,36 +81,44 @@ class ClaimResult:
         next_due: when the next job that was not claimed, or the next intent, is due; None if none waits.
         poison_letters: dead letters of jobs that became poison since the last claim.
         expired_leases: number of leases that expired since the last claim, or that the previous process left.
+        fold: what the claim folded before.
     """
 
     jobs: tuple[LeasedJob, ...]
     next_due: datetime | None
     poison_letters: tuple[NewDeadLetter, ...] = ()
     expired_leases: int = 0
+    fold: FoldResult = FoldResult()
+
+    @property
+    def has_news(self) -> bool:
+        """True if there is something that a worker must know."""
+        return bool(self.jobs or self.poison_letters or self.expired_leases)
 
 
 class JobQueue(Protocol):
     """Port of the worker: claim, renew and settle jobs."""
 
-    async def wait(self, until: datetime | None) -> None:
-        """Return at `until`, or once a put or settle may have made a job due since the last `claim` began.
+    async def claim(
+        self, capacity: Capacity, running: Sequence[LeasedJob] = (), until: datetime | None = None
+    ) -> ClaimResult:
+        """Lease due jobs, in turn over the concurrency groups, and count their attempts durably.
 
-        A notification of a job that was due already does not end the wait. Neither does a new intent: a wait is never
-        longer than the first delay of an intent.
+        Before that, apply what was accepted to the jobs, and notify the subjects of due intents, a bounded number at
+        once. The clock is read when the transaction starts, so waiting for the inbox does not shorten a lease.
+
+        A caller that is cancelled gets no job: what was leased for it is given back, uncounted.
+
+        Args:
+            capacity: the free capacity.
+            running: the jobs that the caller still works on. Their leases can expire if the inbox was slow, or the
+                process was suspended. This call proves that the worker lives, so they are renewed.
+            until: how long to wait for a job that is due; None to answer at once.
         """
         ...
 
-    async def claim(self, capacity: Capacity, running: Sequence[LeasedJob] = ()) -> ClaimResult:
-        """Lease due jobs, in turn over the concurrency groups, and count their attempts durably.
-
-        Before that, notify the subjects of due intents, a bounded number at once.
-
-        The adapter reads the clock when the transaction starts, so waiting for the inbox does not shorten a lease.
-
-        Args:
-            running: the jobs that the caller still works on. Their leases can expire if the inbox was slow, or the
-                process was suspended. This call proves that the worker lives, so they are renewed.
-        """
+    def interrupt(self) -> None:
+        """End the wait of the claim that is under way, because the capacity of its worker has changed."""
         ...
 
     async def renew(self, claims: Sequence[LeasedJob]) -> list[LeasedJob]:
@@ -170,6 +196,10 @@ class AdminQueries(Protocol):
         """Return the state of one job; None if there is none."""
         ...
 
+    async def outcome_history(self, subject: JobKey) -> list[OutcomeRecord]:
+        """Return the last outcomes of a job, newest first."""
+        ...
+
     async def drop_limit_state(self, catalog: str) -> DropLimitState: ...
 
     async def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
@@ -234,7 +264,7 @@ class CatalogAdmin(Protocol):
         ...
 
     async def record_owner(self, catalog: str, catalog_id: str) -> None:
-        """Record durably which `catalog_id` the files of a catalog carry; see `sfn.inbox.maintenance`."""
+        """Record durably which `catalog_id` the files of a catalog carry; see `sfn.inbox.catalogs.recorded_owner`."""
         ...
 
     async def retired_catalogs(self) -> frozenset[str]:

@@ -1,21 +1,26 @@
-"""Open intents: gateway commits with an unknown outcome. Pure, and shared by all adapters.
+"""Open intents: gateway commits with an unknown outcome.
 
 An open intent is a schedule of notifications, no more. Only the answer to its own commit closes it early. A publish
 cannot close it, because the commit may still be on its way to the catalog.
 
-Start with `OpenIntent` and `OpenIntents`.
+The messages of a gateway are records of the log. A fold applies them in their order; an intent and its answer that
+meet in one fold cancel, and no row is ever written. Start with `OpenIntent` and `IntentFold`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never
+from typing import Final, TypeAlias
 
 from sfn.domain.events import Intent, IntentOutcome, Notification
 from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
+from sfn.inbox.model import OpenIntentStats
+from sfn.inbox.records import decode_subject, encode_key, encode_subject, from_micros, to_micros
+from sfn.inbox.schema import INTENT
+from sfn.inbox.transaction import Change, Query, Row, Run, Transaction, Upsert
 
 CHECK_DELAYS: Final = (timedelta(seconds=30), timedelta(minutes=2), timedelta(minutes=10), timedelta(minutes=35))
 """Times of the checks after an intent was opened or became unresolved. Iceberg's REST server retries a commit for up to
@@ -67,50 +72,10 @@ class OpenIntent:
         return self.id == WHOLE_CATALOG_ID
 
 
-@dataclass(frozen=True, slots=True)
-class OpenIntentStats:
-    """Open intents of a catalog or a table.
-
-    Attributes:
-        count: number of intents.
-        since: start of the oldest intent's schedule.
-        due_at: time of the next check.
-    """
-
-    count: int
-    since: datetime
-    due_at: datetime
-
-
-def open_intent_stats(intents: Collection[OpenIntent]) -> OpenIntentStats | None:
-    """Return statistics of open intents; None without any."""
-    if not intents:
-        return None
-    return OpenIntentStats(
-        len({row.id for row in intents}), min(row.opened_at for row in intents), min(row.due_at for row in intents)
-    )
-
-
 def intent_stats_by_catalog(catalogs: Mapping[str, OpenIntentStats]) -> tuple[dict[str, int], dict[str, datetime]]:
     """Return `QueueStats.open_intents` and `QueueStats.oldest_intent`."""
     counts = {catalog: one.count for catalog, one in catalogs.items()}
     return counts, {catalog: one.since for catalog, one in catalogs.items()}
-
-
-class DueRange(NamedTuple):
-    """Times of the next checks of all open intents.
-
-    Attributes:
-        earliest: the first time; None without any intent.
-        latest: the last time; None without any intent.
-    """
-
-    earliest: datetime | None
-    latest: datetime | None
-
-    def is_any_due(self, now: datetime) -> bool:
-        """Return True if an intent is due; the latest one may be, if a clock that was ahead set its time."""
-        return any(at is not None and is_due(at, now) for at in self)
 
 
 def next_check_at(opened_at: datetime, now: datetime) -> datetime | None:
@@ -169,131 +134,226 @@ ReceivedIntent: TypeAlias = tuple[Intent | IntentOutcome, datetime]
 """A message, and when it was received."""
 
 
-class IntentStore(Protocol):
-    """The open intents in the database."""
+class IntentFold:
+    """The messages about intents of one fold: what must be read for them, and what they change.
 
-    def with_id(self, intent_id: str) -> Iterable[OpenIntent]:
-        """Return the open intents with an id, one per subject."""
-        ...
-
-    def unresolved_since(self, subject: JobKey) -> datetime | None:
-        """Return when the newest unresolved intent of a subject became unresolved; None without any."""
-        ...
-
-    def count_unknown_tables(self, peer: str) -> int:
-        """Return how many intents of a peer are for unknown tables."""
-        ...
-
-    def has_job(self, table: TableIdentifier) -> bool:
-        """Return True if the inbox has a job for a table."""
-        ...
-
-
-class IntentChange(NamedTuple):
-    """A change of an open intent.
-
-    Attributes:
-        before: the intent before; None for a new one.
-        after: the intent after; None if it is deleted.
+    Args:
+        messages: the messages, in their order.
     """
 
-    before: OpenIntent | None
-    after: OpenIntent | None
-
-
-class SplitMessages(NamedTuple):
-    """Messages, split by their cost.
-
-    Attributes:
-        closed_ids: ids to close first: delete their intents, except unresolved ones.
-        others: messages to apply one by one, in order.
-    """
-
-    closed_ids: list[str]
-    others: list[ReceivedIntent]
-
-
-def split_messages(messages: Sequence[ReceivedIntent]) -> SplitMessages:
-    """Split messages: a known outcome needs no read of its intent if no other message names that intent."""
-    named = Counter(_intent_id(message) for message, _ in messages)
-    closed_ids: list[str] = []
-    others: list[ReceivedIntent] = []
-    for message, now in messages:
-        if isinstance(message, IntentOutcome) and message.is_known and named[message.intent_id] == 1:
-            closed_ids.append(message.intent_id)
-        else:
-            others.append((message, now))
-    return SplitMessages(closed_ids, others)
-
-
-class OpenIntents:
-    """The open intents within one transaction: applies messages and collects the changes to write."""
-
-    def __init__(self, store: IntentStore) -> None:
-        self._store = store
-        self._before: dict[str, dict[JobKey, OpenIntent]] = {}
-        self._after: dict[str, dict[JobKey, OpenIntent | None]] = {}
-        self._added: Counter[str] = Counter()
+    def __init__(self, messages: Sequence[ReceivedIntent]) -> None:
+        by_id: defaultdict[str, list[ReceivedIntent]] = defaultdict(list)
+        for message, at in messages:
+            by_id[_intent_id(message)].append((message, at))
+        # The intent of the whole catalog stands for many commits, so no answer closes it.
+        self._closed = {number for number, one in by_id.items() if number != WHOLE_CATALOG_ID and _is_answered(one)}
+        if any(isinstance(message, Intent) and message.id not in self._closed for message, _ in messages):
+            # An intent that was stored before makes room for others of its peer, so it must be read.
+            self._closed = {number for number in self._closed if len(by_id[number]) > 1}
+        self._others = [(message, at) for message, at in messages if _intent_id(message) not in self._closed]
+        self._before: dict[IntentKey, OpenIntent] = {}
+        self._after: dict[IntentKey, OpenIntent | None] = {}
+        self._subjects: defaultdict[str, dict[JobKey, None]] = defaultdict(dict)
         self._unresolved: dict[JobKey, datetime] = {}
+        self._unknown: Counter[str] = Counter()
+        self._has_job: Callable[[JobKey], bool] = bool
 
-    def apply(self, message: Intent | IntentOutcome, now: datetime) -> None:
-        if isinstance(message, Intent):
-            self._open_intent(message, now)
-        elif isinstance(message, IntentOutcome):
-            # The intent of the whole catalog stands for many commits, so no answer closes it.
-            if message.intent_id != WHOLE_CATALOG_ID:
-                self._close_intent(message, now)
-        else:
-            assert_never(message)
+    def subjects(self) -> set[JobKey]:
+        """Return the subjects to check for a job."""
+        return {one for message, _ in self._others if isinstance(message, Intent) for one in message.subjects}
 
-    def changes(self) -> list[IntentChange]:
-        """Return the changes to write."""
-        pairs = [
-            IntentChange(self._before.get(intent_id, {}).get(subject), after)
-            for intent_id, rows in self._after.items()
-            for subject, after in rows.items()
+    def queries(self) -> list[Query]:
+        """Return the queries for what the messages depend on; `apply` takes their results."""
+        if not self._others:
+            return []
+        ids = {_intent_id(message) for message, _ in self._others}
+        keys = sorted(map(encode_key, self.subjects()))
+        peers = sorted({message.peer for message, _ in self._others if isinstance(message, Intent)})
+        named = sorted({WHOLE_CATALOG_ID, *ids})
+        return [
+            Query(f"SELECT {_COLUMNS} FROM sfn.intent WHERE id = ANY($1::text[])", (named,)),
+            Query(
+                # Two searches: one for either condition would read every intent.
+                "SELECT subject, max(opened_at) FROM ("
+                "SELECT subject, opened_at FROM sfn.intent WHERE is_unresolved AND key = ANY($2::text[]) "
+                "UNION ALL SELECT subject, opened_at FROM sfn.intent WHERE is_unresolved AND key IN "
+                "(SELECT key FROM sfn.intent WHERE id = ANY($1::text[]))) AS unresolved GROUP BY subject",
+                (named, keys),
+            ),
+            Query(
+                "SELECT peer, count(*) FROM sfn.intent WHERE is_for_unknown_table AND peer = ANY($1::text[]) "
+                "GROUP BY peer",
+                (peers,),
+            ),
         ]
-        return [pair for pair in pairs if pair.before is not pair.after]
 
-    def _open_intent(self, intent: Intent, now: datetime) -> None:
+    def apply(self, found: Sequence[Sequence[Row]], has_job: Callable[[JobKey], bool]) -> None:
+        """Apply the messages.
+
+        Args:
+            found: the results of `queries`.
+            has_job: returns True if the inbox has a job for a subject.
+        """
+        if not self._others:
+            return
+        rows, unresolved, unknown = found
+        self._before = {intent.key: intent for intent in map(parse_intent, rows)}
+        for number, subject in self._before:
+            self._subjects[number][subject] = None
+        self._unresolved = {decode_subject(subject): from_micros(at) for subject, at in unresolved}
+        self._unknown = Counter({str(peer): int(count) for peer, count in unknown})
+        self._has_job = has_job
+        for message, now in self._others:
+            if isinstance(message, Intent):
+                self._open(message, now)
+            elif message.intent_id != WHOLE_CATALOG_ID:
+                self._close(message, now)
+
+    def changes(self) -> list[Change]:
+        """Return what to write."""
+        pairs = [(self._before.get(key), after) for key, after in self._after.items()]
+        changed = [after for before, after in pairs if after is not None and after is not before]
+        gone = [before for before, after in pairs if before is not None and after is None]
+        changes: list[Change] = []
+        if changed:
+            changes.append(save_intents(changed))
+        if gone:
+            changes += delete_intents(gone)
+        if self._closed:
+            changes.append(
+                Run("DELETE FROM sfn.intent WHERE id = ANY($1::text[]) AND NOT is_unresolved", (sorted(self._closed),))
+            )
+        return changes
+
+    def changes_intent(self, intent: OpenIntent) -> bool:
+        """Return True if the messages change an intent."""
+        return intent.key in self._after or (intent.id in self._closed and not intent.is_unresolved)
+
+    def check(self, now: datetime, most: int) -> list[OpenIntent]:
+        """Move at most `most` due ones of the changed intents to their next check; return them as they were."""
+        changed = [row for row in self._after.values() if row is not None]
+        due = sorted((row for row in changed if is_due(row.due_at, now)), key=lambda row: row.due_at)[:most]
+        for row in due:
+            self._after[row.key] = after_check(row, now)
+        return due
+
+    def next_check_at(self) -> datetime | None:
+        """Return when the first of the changed intents is due; None without any."""
+        return min((row.due_at for row in self._after.values() if row is not None), default=None)
+
+    def _open(self, intent: Intent, now: datetime) -> None:
         for subject in dict.fromkeys(intent.subjects):
-            if subject in self._with_id(intent.id):
+            if self._get((intent.id, subject)) is not None:
                 continue
-            is_unknown = isinstance(subject, TableIdentifier) and not self._store.has_job(subject)
+            is_unknown = isinstance(subject, TableIdentifier) and not self._has_job(subject)
             row = OpenIntent(intent.id, subject, intent.sender, intent.peer, now, first_check_at(now), is_unknown)
-            if (
-                is_unknown
-                and self._store.count_unknown_tables(intent.peer) + self._added[intent.peer] >= MAX_UNKNOWN_TABLES
-            ):
-                self._save(whole_catalog_intent(row, self._with_id(WHOLE_CATALOG_ID).get(CatalogName(subject.catalog))))
+            if is_unknown and self._unknown[intent.peer] >= MAX_UNKNOWN_TABLES:
+                before = self._get((WHOLE_CATALOG_ID, CatalogName(subject.catalog)))
+                self._save(whole_catalog_intent(row, before))
             else:
-                self._added[intent.peer] += is_unknown
+                self._unknown[intent.peer] += is_unknown
                 self._save(row)
 
-    def _close_intent(self, answered: IntentOutcome, now: datetime) -> None:
-        for row in self._with_id(answered.intent_id).values():
+    def _close(self, answered: IntentOutcome, now: datetime) -> None:
+        rows = [self._get((answered.intent_id, subject)) for subject in self._subjects[answered.intent_id]]
+        for row in [one for one in rows if one is not None]:
             if not answered.is_known and (row.is_unresolved or not self._is_merged(row.subject, now)):
                 self._save(mark_unresolved(row, now))
                 self._unresolved[row.subject] = now
             elif not row.is_unresolved:
-                self._added[row.peer] -= row.is_for_unknown_table
-                self._after.setdefault(row.id, {})[row.subject] = None
+                self._unknown[row.peer] -= row.is_for_unknown_table
+                self._after[row.key] = None
 
     def _is_merged(self, subject: JobKey, now: datetime) -> bool:
         """Return True if another unresolved intent of the subject has about the same schedule."""
-        moments = (self._store.unresolved_since(subject), self._unresolved.get(subject))
-        return any(at is not None and at >= now - MERGE_WINDOW for at in moments)
+        at = self._unresolved.get(subject)
+        return at is not None and at >= now - MERGE_WINDOW
 
-    def _with_id(self, intent_id: str) -> dict[JobKey, OpenIntent]:
-        """Return the open intents with an id, by subject, with the changes so far."""
-        if intent_id not in self._before:
-            self._before[intent_id] = {row.subject: row for row in self._store.with_id(intent_id)}
-        now = self._before[intent_id] | self._after.get(intent_id, {})
-        return {subject: row for subject, row in now.items() if row is not None}
+    def _get(self, key: IntentKey) -> OpenIntent | None:
+        return self._after[key] if key in self._after else self._before.get(key)
 
     def _save(self, row: OpenIntent) -> None:
-        self._after.setdefault(row.id, {})[row.subject] = row
+        self._after[row.key] = row
+        self._subjects[row.id][row.subject] = None
 
 
 def _intent_id(message: Intent | IntentOutcome) -> str:
     return message.id if isinstance(message, Intent) else message.intent_id
+
+
+def _is_answered(messages: Sequence[ReceivedIntent]) -> bool:
+    """Return True if messages about one intent are only its known outcome, or the intent and its known outcome."""
+    *before, (last, _) = messages
+    is_closed = isinstance(last, IntentOutcome) and last.is_known
+    return is_closed and len(before) <= 1 and all(isinstance(message, Intent) for message, _ in before)
+
+
+# ── Stored intents
+
+_COLUMNS: Final = "id, subject, sender, peer, opened_at, due_at, is_for_unknown_table, is_unresolved"
+
+
+def parse_intent(row: Row) -> OpenIntent:
+    """Return the intent of a row."""
+    number, subject, sender, peer, opened_at, due_at, is_for_unknown_table, is_unresolved = row
+    times = from_micros(opened_at), from_micros(due_at)
+    return OpenIntent(
+        number, decode_subject(subject), sender, peer, *times, bool(is_for_unknown_table), bool(is_unresolved)
+    )
+
+
+def save_intents(intents: Sequence[OpenIntent]) -> Change:
+    """Return the change that writes intents."""
+    return Upsert(
+        INTENT,
+        [
+            (
+                one.id,
+                encode_key(one.subject),
+                encode_subject(one.subject),
+                one.subject.catalog,
+                one.sender,
+                one.peer,
+                to_micros(one.opened_at),
+                to_micros(one.due_at),
+                one.is_for_unknown_table,
+                one.is_unresolved,
+            )
+            for one in intents
+        ],
+    )
+
+
+def delete_intents(intents: Sequence[OpenIntent]) -> list[Change]:
+    """Return the changes that delete intents."""
+    by_key: defaultdict[str, list[str]] = defaultdict(list)
+    for one in intents:
+        by_key[encode_key(one.subject)].append(one.id)
+    return [
+        Run("DELETE FROM sfn.intent WHERE key = $1 AND id = ANY($2::text[])", (key, ids)) for key, ids in by_key.items()
+    ]
+
+
+def due_intents_query(now: datetime) -> Query:
+    """Return the query for the due intents, the earliest first: one more than a claim checks, to know of the rest."""
+    return Query(
+        f"SELECT {_COLUMNS} FROM sfn.intent WHERE due_at <= $1 "
+        f"UNION ALL SELECT {_COLUMNS} FROM sfn.intent WHERE due_at > $2 ORDER BY due_at, id, subject LIMIT $3::int",
+        (to_micros(now), to_micros(latest_check_at(now)), MAX_CHECKS_PER_CLAIM + 1),
+    )
+
+
+async def intent_stats(transaction: Transaction) -> Mapping[str, OpenIntentStats]:
+    """Return the statistics of open intents, by catalog; reads every intent."""
+    found = await transaction.fetch(
+        "SELECT catalog, count(DISTINCT id), min(opened_at), min(due_at) FROM sfn.intent GROUP BY catalog"
+    )
+    return {catalog: OpenIntentStats(count, from_micros(at), from_micros(due)) for catalog, count, at, due in found}
+
+
+async def intents_of(transaction: Transaction, subject: JobKey) -> OpenIntentStats | None:
+    """Return the statistics of the open intents of a subject; None without any."""
+    ((count, at, due),) = await transaction.fetch(
+        "SELECT count(*), min(opened_at), min(due_at) FROM sfn.intent WHERE key = $1", encode_key(subject)
+    )
+    return OpenIntentStats(count, from_micros(at), from_micros(due)) if count else None

@@ -29,7 +29,6 @@ from sfn.domain.jobs import (
     TableState,
 )
 from sfn.errors import ErrorScope, Transient
-from sfn.inbox.intents import OpenIntentStats
 from sfn.sfnfile.locations import store_prefix
 from sfn.sfnfile.naming import layout_location
 
@@ -50,6 +49,24 @@ class LastResult:
 
 
 @dataclass(frozen=True, slots=True)
+class OutcomeRecord:
+    """One outcome in the history of a job.
+
+    Attributes:
+        outcome, why: see `LastResult`.
+        at: when the claim ended.
+        claimed_at: when it began.
+        attempt: attempts since the last success, with this one.
+    """
+
+    outcome: str
+    why: str | None
+    at: datetime
+    claimed_at: datetime | None
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class LastEvent:
     """The newest event of a job that is still in the log.
 
@@ -64,6 +81,21 @@ class LastEvent:
     event_id: str | None
     received_at: datetime
     body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenIntentStats:
+    """Open intents of a catalog or a table.
+
+    Attributes:
+        count: number of intents.
+        since: start of the oldest intent's schedule.
+        due_at: time of the next check.
+    """
+
+    count: int
+    since: datetime
+    due_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +117,7 @@ class TableStatus:
         last_result: the result of the last claim.
         last_event: the newest event.
         open_intents: gateway commits of the table with unknown outcome; None if there are none.
+        unapplied: number of accepted events that are not part of this state yet.
     """
 
     state: str
@@ -101,6 +134,7 @@ class TableStatus:
     last_result: LastResult | None
     last_event: LastEvent | None
     open_intents: OpenIntentStats | None = None
+    unapplied: int = 0
 
 
 MAX_UNLISTED_NAMESPACES: Final = 1_000
@@ -139,7 +173,10 @@ class JobState(StrEnum):
     DEAD = "dead"
 
 
-class Job(msgspec.Struct, frozen=True):
+NO_CACHE: Final = PublishCache()
+
+
+class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     """The work for one table or one catalog.
 
     A msgspec struct, because each event creates a new one and a frozen dataclass takes twenty times as long.
@@ -149,12 +186,14 @@ class Job(msgspec.Struct, frozen=True):
         state: state of the job.
         due_at: when the job may be claimed, if it is queued.
         not_before: the earliest time of the next claim, in spite of new events.
-        notified_seq: number of the newest notification.
-        processed_seq: number of the newest notification that a publish has completely processed.
-        event_seq: number of the newest event, if a wakeup by another job's publish came later; None if it equals
-            `notified_seq`.
-        fencing_token: token of the last claim; unique over all jobs and all time.
+        version: number of changes that were reported for the job. Versions, and not numbers of log records, say
+            whether something newer came during a lease: records are not committed in the order of their numbers.
+        processed_version: the version that a publish has completely processed.
+        leased_version: the version at the last claim.
+        event_seq: number of the newest event in the log; 0 for none.
+        fencing_token: token of the last claim. No other claim of the job, before or after, has the same one.
         lease_until: end of the last claim's lease.
+        claimed_at: start of the last claim.
         attempt: claims since the last success; returned claims do not count.
         crashes: leases that expired since the last settled claim.
         failing_since: start of the first of consecutive failures.
@@ -162,6 +201,8 @@ class Job(msgspec.Struct, frozen=True):
             notification came; else None, and the time is `due_at`.
         reason: reason of the open dead letter.
         last_result: the result of the last claim.
+        outcomes: number of settled claims; their history has the last ones.
+        has_letter: False if the job certainly has no open dead letter.
         pending, locations, table_state, cache: see `sfn.domain.jobs.LeasedJob`.
     """
 
@@ -169,21 +210,25 @@ class Job(msgspec.Struct, frozen=True):
     due_at: datetime
     state: JobState = JobState.QUEUED
     not_before: datetime | None = None
-    notified_seq: int = 0
-    processed_seq: int = 0
-    event_seq: int | None = None
+    version: int = 0
+    processed_version: int = 0
+    leased_version: int = 0
+    event_seq: int = 0
     fencing_token: int = 0
     lease_until: datetime | None = None
+    claimed_at: datetime | None = None
     attempt: int = 0
     crashes: int = 0
     failing_since: datetime | None = None
     pending_since: datetime | None = None
     reason: DeadLetterReason | None = None
     last_result: LastResult | None = None
+    outcomes: int = 0
+    has_letter: bool = False
     pending: PendingChange = PendingChange()
     locations: frozenset[str] = frozenset()
     table_state: TableState = TableState()
-    cache: PublishCache = PublishCache()
+    cache: PublishCache = NO_CACHE
 
 
 def stat_state(job: Job) -> str:
@@ -194,7 +239,7 @@ def stat_state(job: Job) -> str:
         return "held" if job.reason is DeadLetterReason.HELD_DROP else "dead"
     if job.attempt > 0:
         return "retrying"
-    return "due" if job.notified_seq > job.processed_seq else "scheduled"
+    return "due" if job.version > job.processed_version else "scheduled"
 
 
 def table_missing_since(table_state: TableState) -> datetime | None:
@@ -211,8 +256,7 @@ def has_unprocessed(job: Job | None) -> bool:
     """Return True if a notification still waits for a claim; a running claim has those from before it."""
     if job is None or job.state is JobState.DEAD:
         return False
-    # One sequence numbers notifications and claims.
-    return job.notified_seq > (job.fencing_token if job.state is JobState.LEASED else job.processed_seq)
+    return job.version > (job.leased_version if job.state is JobState.LEASED else job.processed_version)
 
 
 def group_of(job: Job, stores: Collection[str] = ()) -> ConcurrencyGroup:
@@ -225,7 +269,7 @@ def group_of(job: Job, stores: Collection[str] = ()) -> ConcurrencyGroup:
         else layout_location(min(job.locations, default=""))
     )
     event_priority = Priority.SHORT_LIVED if job.table_state.is_short_lived else Priority.LIVE
-    priority = event_priority if job.notified_seq > job.processed_seq else Priority.BACKGROUND
+    priority = event_priority if job.version > job.processed_version else Priority.BACKGROUND
     return ConcurrencyGroup(job.subject.catalog, store_prefix(live, stores) if live else "", priority)
 
 
@@ -235,7 +279,7 @@ def to_leased_job(job: Job, group: ConcurrencyGroup, last_sweep: LastSweep | Non
         subject=job.subject,
         group=group,
         fencing_token=job.fencing_token,
-        notified_seq=job.notified_seq,
+        version=job.version,
         attempt=job.attempt,
         failing_since=job.failing_since or job.due_at,
         pending=job.pending,
@@ -246,17 +290,14 @@ def to_leased_job(job: Job, group: ConcurrencyGroup, last_sweep: LastSweep | Non
     )
 
 
-def event_seq_of(job: Job) -> int:
-    """Return the number of the newest event of a job in the log."""
-    return job.notified_seq if job.event_seq is None else job.event_seq
-
-
 def holds_lease(job: Job | None, leased: LeasedJob) -> bool:
     """Return True if a claim still has its lease; every write of a worker is checked with this."""
     return job is not None and job.state is JobState.LEASED and job.fencing_token == leased.fencing_token
 
 
-def to_table_status(job: Job, last_event: LastEvent | None, open_intents: OpenIntentStats | None) -> TableStatus:
+def to_table_status(
+    job: Job, last_event: LastEvent | None, open_intents: OpenIntentStats | None, unapplied: int = 0
+) -> TableStatus:
     """Return the operator's view of a job."""
     return TableStatus(
         state=job.state.value,
@@ -265,7 +306,7 @@ def to_table_status(job: Job, last_event: LastEvent | None, open_intents: OpenIn
         attempt=job.attempt,
         failing_since=job.failing_since,
         reason=job.reason,
-        has_unprocessed=job.notified_seq > job.processed_seq,
+        has_unprocessed=job.version > job.processed_version,
         pending=job.pending,
         skip_reason=job.cache.table.skip_reason if job.cache.table is not None else None,
         table_state=job.table_state,
@@ -273,7 +314,23 @@ def to_table_status(job: Job, last_event: LastEvent | None, open_intents: OpenIn
         last_result=job.last_result,
         last_event=last_event,
         open_intents=open_intents,
+        unapplied=unapplied,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class FoldResult:
+    """What one fold did.
+
+    Attributes:
+        records: number of records that were folded.
+        coalesced: notifications among them that found one waiting for the same table: one check covers both.
+        has_more: more records may wait.
+    """
+
+    records: int = 0
+    coalesced: int = 0
+    has_more: bool = False
 
 
 MAX_UNDECODABLE_PER_SENDER = 1_000
@@ -503,13 +560,11 @@ class CommittedTransaction:
     Attributes:
         calls: number of calls that it answers.
         messages: number of messages that it stored.
-        may_make_due: True if it may have made a job due.
         seconds: duration of the transaction.
     """
 
     calls: int
     messages: int
-    may_make_due: bool
     seconds: float
 
 

@@ -49,6 +49,10 @@ class QueueStats:
         open_intents: number of gateway commits with unknown outcome, by catalog.
         oldest_intent: by catalog, the start of the schedule of the oldest intent.
         missing: by catalog, the tables with a live file that the catalog does not show any more.
+        unapplied: accepted messages that are not part of these counts yet.
+        oldest_unapplied: when the oldest of them arrived.
+        queued: messages of this process that wait for the disk.
+        oldest_queued: when the oldest of them arrived.
     """
 
     tables: Mapping[tuple[str, str], int]
@@ -58,6 +62,10 @@ class QueueStats:
     open_intents: Mapping[str, int] = field(default_factory=dict)
     oldest_intent: Mapping[str, datetime] = field(default_factory=dict)
     missing: Mapping[str, MissingTableStats] = field(default_factory=dict)
+    unapplied: int = 0
+    oldest_unapplied: datetime | None = None
+    queued: int = 0
+    oldest_queued: datetime | None = None
 
 
 def earliest_by_catalog(one: Mapping[str, datetime], other: Mapping[str, datetime]) -> dict[str, datetime]:

@@ -51,7 +51,7 @@ from sfn.domain.jobs import (
     Wakeup,
     describe,
 )
-from sfn.inbox.model import InboxConfig, Job, JobState, LastResult, event_seq_of
+from sfn.inbox.model import InboxConfig, Job, JobState, LastResult, closes_dead_letter
 from sfn.inbox.reported_tables import on_report, tables_of
 from sfn.sfnfile.ordering import newer_floor
 
@@ -78,7 +78,7 @@ def on_notification(job: Job | None, notification: Notification, seq: int, now: 
     Args:
         job: the job before; None for a subject without one.
         notification: the notification.
-        seq: number of the notification.
+        seq: number of the notification in the log; 0 for one that no event reported.
         now: the present.
         cap: longest pause between retries.
     """
@@ -100,8 +100,8 @@ def on_notification(job: Job | None, notification: Notification, seq: int, now: 
     state, due_at = _due_after_notification(job, now, cap)
     return replace(
         _start_pending(job, now),
-        notified_seq=seq,
-        event_seq=None,
+        version=job.version + 1,
+        event_seq=max(job.event_seq, seq),
         pending=pending,
         table_state=table_state,
         state=state,
@@ -109,7 +109,7 @@ def on_notification(job: Job | None, notification: Notification, seq: int, now: 
     )
 
 
-def on_wakeup(job: Job | None, wakeup: Wakeup, seq: int, now: datetime, cap: timedelta) -> Job | None:
+def on_wakeup(job: Job | None, wakeup: Wakeup, now: datetime, cap: timedelta) -> Job | None:
     """Return the job after a wakeup by another job's publish; None if nothing changes.
 
     A wakeup with a location only adds the location: a job that knows the location does not change. A wakeup that
@@ -118,7 +118,6 @@ def on_wakeup(job: Job | None, wakeup: Wakeup, seq: int, now: datetime, cap: tim
     Args:
         job: the job before; None for a table without one.
         wakeup: the wakeup.
-        seq: number of the wakeup.
         now: the present.
         cap: longest pause between retries.
     """
@@ -131,16 +130,15 @@ def on_wakeup(job: Job | None, wakeup: Wakeup, seq: int, now: datetime, cap: tim
             renamed_to=wakeup.renamed_to,
         )
         is_relayed = job is None or job.pending.is_relayed or job.pending == PendingChange()
-        after = on_notification(job, notification, seq, now, cap)
-        pending = dataclasses.replace(after.pending, is_relayed=is_relayed)
-        return replace(after, pending=pending, event_seq=event_seq_of(job) if job is not None else 0)
+        after = on_notification(job, notification, 0, now, cap)
+        return replace(after, pending=dataclasses.replace(after.pending, is_relayed=is_relayed))
     if wakeup.location is not None:
         if job is not None and wakeup.location in job.locations:
             return None
         fresh = job or Job(wakeup.table, now, table_state=TableState(has_settled=True))
         job = replace(fresh, locations=fresh.locations | {wakeup.location})
     job = _start_pending(job, now) if job is not None else Job(wakeup.table, now)
-    job = replace(job, notified_seq=seq, event_seq=event_seq_of(job))
+    job = replace(job, version=job.version + 1)
     waits = job.state is JobState.QUEUED and job.attempt == 0
     return replace(job, due_at=min(job.due_at, _after_pause(job, now, now))) if waits else job
 
@@ -150,7 +148,7 @@ def on_claim(job: Job, fencing_token: int, now: datetime, lease: timedelta) -> J
 
     Args:
         job: the job before.
-        fencing_token: greater than the token of every earlier claim of any job, because a deleted job may come back.
+        fencing_token: a token that no earlier claim of a job of this name had, because a deleted job may come back.
         now: the present.
         lease: duration of the lease.
     """
@@ -158,6 +156,8 @@ def on_claim(job: Job, fencing_token: int, now: datetime, lease: timedelta) -> J
         job,
         state=JobState.LEASED,
         fencing_token=fencing_token,
+        leased_version=job.version,
+        claimed_at=now,
         attempt=job.attempt + 1,
         lease_until=now + lease,
         failing_since=job.failing_since or now,
@@ -178,7 +178,7 @@ def on_lease_expired(job: Job, now: datetime, config: InboxConfig) -> Job:
     if job.crashes < config.max_crashes:
         return _queued(job, now, now)
     if isinstance(job.subject, TableIdentifier):
-        job = replace(job, reason=DeadLetterReason.POISON, failing_since=None)
+        job = replace(job, reason=DeadLetterReason.POISON, failing_since=None, has_letter=True)
         return _queued(job, now + config.poison_pause, now)
     return _queued(job, now + config.retry_cap, now)
 
@@ -198,8 +198,15 @@ def on_settle(job: Job, leased: LeasedJob, outcome: Outcome, now: datetime, cap:
         now: the present.
         cap: longest pause between retries.
     """
-    newer = job.notified_seq > leased.notified_seq
-    job = replace(job, lease_until=None, crashes=0, last_result=LastResult(*describe(outcome), now))
+    newer = job.version > leased.version
+    job = replace(
+        job,
+        lease_until=None,
+        crashes=0,
+        last_result=LastResult(*describe(outcome), now),
+        outcomes=job.outcomes + 1,
+        has_letter=isinstance(outcome, DeadLettered) or (job.has_letter and not closes_dead_letter(outcome)),
+    )
     match outcome:
         case Done(due_at, result, forget):
             if forget and not newer:
@@ -228,7 +235,7 @@ def on_settle(job: Job, leased: LeasedJob, outcome: Outcome, now: datetime, cap:
             job = replace(job, state=JobState.DEAD, reason=reason, pending_since=None)
             if recheck_at is not None:
                 job = _queued(
-                    replace(job, attempt=0, failing_since=None, processed_seq=leased.notified_seq), recheck_at, now
+                    replace(job, attempt=0, failing_since=None, processed_version=leased.version), recheck_at, now
                 )
             if newer:
                 state, due_at = _due_after_notification(job, now, cap)
@@ -260,7 +267,7 @@ def on_replay(job: Job, now: datetime) -> Job:
     if job.reason is DeadLetterReason.HELD_DROP:
         return on_release_hold(job, now)
     job = replace(
-        job, processed_seq=job.notified_seq, attempt=0, crashes=0, failing_since=None, pending_since=None, reason=None
+        job, processed_version=job.version, attempt=0, crashes=0, failing_since=None, pending_since=None, reason=None
     )
     return _queued(replace(job, lease_until=None, cache=PublishCache()), now, now)
 
@@ -296,19 +303,19 @@ def _requeue_for_newer(job: Job, leased: LeasedJob, still_pending: PendingChange
 
 def _mark_processed(job: Job, leased: LeasedJob) -> Job:
     return replace(
-        job, attempt=0, failing_since=None, pending_since=None, reason=None, processed_seq=leased.notified_seq
+        job, attempt=0, failing_since=None, pending_since=None, reason=None, processed_version=leased.version
     )
 
 
 def _start_pending(job: Job, now: datetime) -> Job:
     """Return the job with the start of its wait, if a notification comes that does not make it due."""
     busy = job.state is JobState.LEASED or (job.state is JobState.QUEUED and job.attempt > 0)
-    return replace(job, pending_since=now) if busy and job.notified_seq <= job.processed_seq else job
+    return replace(job, pending_since=now) if busy and job.version <= job.processed_version else job
 
 
 def _keep_pending_since(job: Job) -> Job:
     """Return the job with the start of its wait, before its due time is moved while a notification is unprocessed."""
-    first = job.pending_since is None and job.notified_seq > job.processed_seq
+    first = job.pending_since is None and job.version > job.processed_version
     return replace(job, pending_since=job.due_at) if first else job
 
 

@@ -392,11 +392,6 @@ class EventMetrics:
             ("status",),
             registry=registry,
         )
-        self._coalesced = Counter(
-            "sfn_coalesced_total",
-            "Accepted events of tables with a notification that still waited; one publish covers both.",
-            registry=registry,
-        )
         self._by_format = {event_format: self._counters_of(event_format) for event_format in event_formats}
         for result in ("refused", "unavailable"):
             self._received.labels(_NO_FORMAT, result)
@@ -420,8 +415,6 @@ class EventMetrics:
             counters.accepted.inc(stored.accepted)
         if stored.duplicates:
             counters.duplicate.inc(stored.duplicates)
-        if stored.coalesced:
-            self._coalesced.inc(stored.coalesced)
         if ignored:
             counters.ignored.inc(ignored)
         if unmapped:
@@ -508,6 +501,20 @@ class ObservedTransaction(Protocol):
         ...
 
 
+class ObservedFold(Protocol):
+    """Messages of the inbox's log that were applied to the jobs of their tables."""
+
+    @property
+    def records(self) -> int:
+        """Number of messages."""
+        ...
+
+    @property
+    def coalesced(self) -> int:
+        """Number of events among them that found another one waiting for the same table."""
+        ...
+
+
 class InboxCommitMetrics:
     """The metrics of the inbox's transactions."""
 
@@ -524,9 +531,25 @@ class InboxCommitMetrics:
             registry=registry,
             buckets=_BATCH,
         )
+        self._applied = Counter(
+            "sfn_applied_total",
+            "Events and other messages that were accepted and are now part of the state of their table.",
+            registry=registry,
+        )
+        self._coalesced = Counter(
+            "sfn_coalesced_total",
+            "Accepted events of tables with a notification that still waited; one publish covers both.",
+            registry=registry,
+        )
 
     def observe(self, transaction: ObservedTransaction) -> None:
         """Record a transaction. One without messages is ignored, because no sender waited for it."""
         if transaction.messages:
             self._seconds.observe(transaction.seconds)
             self._messages.observe(transaction.messages)
+
+    def observe_fold(self, fold: ObservedFold) -> None:
+        """Record that messages were applied."""
+        self._applied.inc(fold.records)
+        if fold.coalesced:
+            self._coalesced.inc(fold.coalesced)

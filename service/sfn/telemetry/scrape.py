@@ -58,6 +58,26 @@ class ScrapedStats(Protocol):
         """Missing tables, by catalog."""
         ...
 
+    @property
+    def unapplied(self) -> int:
+        """Number of accepted messages that are not part of these statistics yet."""
+        ...
+
+    @property
+    def oldest_unapplied(self) -> datetime | None:
+        """Time at which the oldest of them arrived; None without any."""
+        ...
+
+    @property
+    def queued(self) -> int:
+        """Number of messages of this process that wait for the disk."""
+        ...
+
+    @property
+    def oldest_queued(self) -> datetime | None:
+        """Time at which the oldest of them arrived; None without any."""
+        ...
+
 
 class ScrapedMissingTables(Protocol):
     """The tables of a catalog that have a live SFN file but that the catalog does not show any more."""
@@ -174,6 +194,23 @@ def _inbox_gauges(stats: ScrapedStats, now: datetime, names: LabelNames) -> Iter
         "Longest time for which a notification has waited for its publish, including retries; 0 if none waits.",
         ("catalog",),
         [((catalog,), age) for catalog, age in ages.items()],
+    )
+    queues = {
+        "disk": (stats.queued, stats.oldest_queued),
+        "fold": (stats.unapplied, stats.oldest_unapplied),
+    }
+    yield _gauge(
+        "sfn_waiting_messages",
+        "Messages that wait. Queue disk: for their commit, in this process; a full queue is answered with 503. Queue "
+        "fold: accepted ones, to become part of the state of their tables.",
+        ("queue",),
+        [((queue,), count) for queue, (count, _) in queues.items()],
+    )
+    yield _gauge(
+        "sfn_oldest_waiting_age_seconds",
+        "Time for which the oldest of these messages has waited; 0 without any.",
+        ("queue",),
+        [((queue,), (now - since).total_seconds() if since else 0.0) for queue, (_, since) in queues.items()],
     )
     yield _gauge("sfn_dead_letters", "Open dead letters by reason.", ("catalog", "reason"), letters.items())
     intents = Counter(dict.fromkeys(names.catalogs, 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
@@ -43,7 +43,7 @@ from sfn.errors import (
     UnaddressableTable,
 )
 from sfn.inbox import DropLimit, InboxWriter, JobQueue, TableIndex
-from sfn.inbox.maintenance import InboxErrorLog
+from sfn.inbox.inbox import InboxErrorLog
 from sfn.publish.policy import OnDrop
 from sfn.publish.publish import LeaseLost, Ports, publish
 from sfn.storage import StoreRouter
@@ -197,6 +197,8 @@ MAX_UNEXPECTED_ERRORS = 3
 RECHECK_UNCONFIGURED_AFTER = timedelta(hours=8)
 """Time until the recheck of a dead table with an unknown catalog; the default of `refresh_after`."""
 _INBOX_RETRY_PAUSE = 1.0
+MAX_CLAIM_WAIT: Final = timedelta(minutes=1)
+"""Longest wait of one claim."""
 _STOP_REASON = "the service stops"
 
 
@@ -259,8 +261,7 @@ class Worker:
         self._leases = Leases(inbox.queue, clock, options.lease, self._error_log)
         self._sweeps = SweepRunner(clock)
         self._spellings: dict[str, Spellings] = {}
-        self._pause = anyio.CancelScope()
-        self._has_freed_capacity = False
+        self._is_stopping = False
         self._stopped = anyio.Event()
 
     async def run(self, stop: anyio.Event) -> None:
@@ -269,7 +270,8 @@ class Worker:
             tasks.start_soon(self._leases.run)
             tasks.start_soon(self._claim_until, stop, tasks)
             await stop.wait()
-            self._pause.cancel()
+            self._is_stopping = True
+            self._inbox.queue.interrupt()
             self._sweeps.stop()
             with anyio.move_on_after(self._options.drain.total_seconds()):
                 await self._stopped.wait()
@@ -284,34 +286,48 @@ class Worker:
         """Return the report of the running sweep, or the last one of this process, by catalog."""
         return self._sweeps.latest_reports
 
-    async def claim_once(self, tasks: TaskGroup) -> datetime | None:
-        """Claim due jobs and start them; return when more may be due without a signal."""
+    async def claim_once(self, tasks: TaskGroup, *, waits: bool = False) -> None:
+        """Claim due jobs and start them.
+
+        Args:
+            tasks: the tasks of the jobs.
+            waits: wait for a job that is due, until a breaker may let more pass.
+        """
         now = self._clock.now()
         # Read with the same clock reading as the capacity, or a breaker that reopens in between would be missed.
-        reopens_at = self._capacity.reopens_at(now)
+        reopens_at = self._capacity.reopens_at(now) or now + MAX_CLAIM_WAIT
         with self._error_log.log_errors():
-            claimed = await self._inbox.queue.claim(self._capacity.capacity(now), self._leases.running())
+            claimed = await self._inbox.queue.claim(
+                self._capacity.capacity(now), self._leases.running(), reopens_at if waits else None
+            )
         if claimed.expired_leases:
             self._sink.on_leases_expired(claimed.expired_leases)
         for letter in claimed.poison_letters:
             self._sink.on_poisoned(letter)
+        if self._is_stopping:
+            await self._return_unstarted(claimed.jobs)
+            return
         for claim in claimed.jobs:
             self._capacity.job_started(claim.group)
             self._leases.add(claim)
             tasks.start_soon(self._process, claim)
-        return min((at for at in (claimed.next_due, reopens_at) if at is not None), default=None)
+
+    async def _return_unstarted(self, claims: Sequence[LeasedJob]) -> None:
+        """Return the jobs of a claim that was answered after the stop."""
+        now = self._clock.now()
+        for claim in claims:
+            with contextlib.suppress(ExternalError):
+                await self._inbox.queue.settle(claim, Returned(now, _STOP_REASON), now)
 
     async def _claim_until(self, stop: anyio.Event, tasks: TaskGroup) -> None:
         while not stop.is_set():
-            self._has_freed_capacity = False
             try:
-                next_due = await self.claim_once(tasks)
+                await self.claim_once(tasks, waits=True)
             except ExternalError as error:
                 # The inbox failed and nothing is leased. A full disk must not end the process.
-                next_due = self._clock.now() + bounded_retry_after(error.retry_after or _INBOX_RETRY_PAUSE)
-            if not self._has_freed_capacity and not stop.is_set():
-                with anyio.CancelScope() as self._pause:
-                    await self._inbox.queue.wait(next_due)
+                pause = bounded_retry_after(error.retry_after or _INBOX_RETRY_PAUSE)
+                with anyio.move_on_after(pause.total_seconds()):
+                    await stop.wait()
         self._stopped.set()
 
     async def _process(self, claim: LeasedJob) -> None:
@@ -339,8 +355,7 @@ class Worker:
     def _release_capacity(self, claim: LeasedJob) -> None:
         """Free the capacity of a claim, and claim again: a due job may wait for it."""
         self._capacity.job_ended(claim.group)
-        self._has_freed_capacity = True
-        self._pause.cancel()
+        self._inbox.queue.interrupt()
 
     async def _attempt(self, claim: LeasedJob) -> Outcome | None:
         """Return the outcome of an attempt; None if the lease was lost."""
@@ -517,7 +532,7 @@ def _redirect_to_addressed(
     # The checks of a gateway's intent have no pending change.
     if not (claim.pending.is_guessed or claim.pending == PendingChange()):
         return None
-    instead = replace(claim.subject, namespace=error.addressed_levels)
+    instead = TableIdentifier(claim.subject.catalog, error.addressed_levels, claim.subject.name)
     if (
         not error.addressed_levels
         or not all(error.addressed_levels)

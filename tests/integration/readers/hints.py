@@ -23,7 +23,6 @@ from sfn.catalogs.metadata import read_metadata
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import Capacity, DeadLettered, DeadLetterReason, Done
-from sfn.inbox.memory import MemoryInbox
 from sfn.publish.policy import Policy
 from sfn.publish.publish import Ports, publish
 from sfn.sfnfile import version_hint
@@ -32,6 +31,7 @@ from sfn.storage.local import LocalStore
 from tests.integration.readers.readers import Rows, by_clickhouse, by_duckdb, by_python
 from tests.promises.inboxes import TERMS
 from tests.support.clock import HandClock
+from tests.support.memory_inbox import MemoryInbox
 from tests.support.table_directory import SUFFIX, UNUSUAL, neighbours
 
 NAME = TableIdentifier("prod", ("n",), "orders")

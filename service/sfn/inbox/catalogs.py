@@ -1,0 +1,224 @@
+"""State of whole catalogs: the drop limit, the last sweep, the owner of the files, and whether they are retired."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from json import dumps, loads
+
+from sfn.domain.identifiers import JobKey
+from sfn.domain.jobs import BackwardStep, IndexedTable
+from sfn.inbox import CatalogAdmin, TableIndex
+from sfn.inbox.jobs import live_count, without_file
+from sfn.inbox.model import InboxConfig, Job, LastSweep, is_renamed
+from sfn.inbox.records import (
+    decode_subject,
+    encode_step,
+    encode_subject,
+    from_micros,
+    to_micros,
+)
+from sfn.inbox.schema import CATALOG, PERMIT
+from sfn.inbox.statistics import (
+    DropLimitState,
+    NamedTable,
+    counted_steps,
+    dropped_table,
+    is_already_counted,
+    without_old_names,
+)
+from sfn.inbox.transaction import Change, Query, Row, Run, Transaction, Upsert
+
+
+def sweeps_query(catalogs: Collection[str]) -> Query:
+    """Return the query for the last sweeps of catalogs; `parse_sweeps` reads its result."""
+    return Query(
+        "SELECT name, swept_at, unlisted_namespaces FROM sfn.catalog "
+        "WHERE name = ANY($1::text[]) AND swept_at IS NOT NULL",
+        (sorted(catalogs),),
+    )
+
+
+ALL_SWEEPS = Query("SELECT name, swept_at, unlisted_namespaces FROM sfn.catalog WHERE swept_at IS NOT NULL")
+
+
+def parse_sweeps(rows: Sequence[Row]) -> dict[str, LastSweep]:
+    """Return the last sweeps by catalog."""
+    return {
+        name: LastSweep(from_micros(at), frozenset(loads(unlisted)) if unlisted is not None else frozenset())
+        for name, at, unlisted in rows
+    }
+
+
+def set_last_sweep(catalog: str, sweep: LastSweep, *, is_within_limit: bool) -> Change:
+    """Return the change that records a complete sweep; one within the drop limit resets the limit."""
+    unlisted = dumps(sorted(sweep.unlisted_namespaces)) if sweep.unlisted_namespaces else None
+    if not is_within_limit:
+        row = catalog, to_micros(sweep.started_at), unlisted
+        return Upsert(CATALOG, [row], ("name", "swept_at", "unlisted_namespaces"))
+    columns = ("name", "swept_at", "unlisted_namespaces", "is_limit_reached")
+    return Upsert(CATALOG, [(catalog, to_micros(sweep.started_at), unlisted, False)], columns)
+
+
+def set_limit_reached(catalog: str, *, is_reached: bool) -> Change:
+    """Return the change that records whether a catalog allows no further step."""
+    return Upsert(CATALOG, [(catalog, is_reached)], ("name", "is_limit_reached"))
+
+
+def forget_steps(catalog: str) -> Change:
+    """Return the change that forgets the counted steps of a catalog."""
+    return Run("DELETE FROM sfn.permit WHERE catalog = $1", (catalog,))
+
+
+def set_retired(catalog: str, *, is_retired: bool) -> Change:
+    """Return the change that records whether a catalog is retired."""
+    return Upsert(CATALOG, [(catalog, is_retired)], ("name", "is_retired"))
+
+
+def set_owner(catalog: str, catalog_id: str) -> Change:
+    """Return the change that records the `catalog_id` for which files are written."""
+    return Upsert(CATALOG, [(catalog, catalog_id)], ("name", "catalog_id"))
+
+
+async def owner_id(transaction: Transaction, catalog: str) -> str | None:
+    """Return the recorded `catalog_id`; None if there is none."""
+    found = await transaction.fetch("SELECT catalog_id FROM sfn.catalog WHERE name = $1", catalog)
+    return found[0][0] if found else None
+
+
+async def retired_catalogs(transaction: Transaction) -> frozenset[str]:
+    """Return the names of the retired catalogs."""
+    return frozenset(name for (name,) in await transaction.fetch("SELECT name FROM sfn.catalog WHERE is_retired"))
+
+
+async def catalogs_with_reached_limit(transaction: Transaction) -> frozenset[str]:
+    """Return the catalogs in which no further step is allowed."""
+    found = await transaction.fetch("SELECT name FROM sfn.catalog WHERE is_limit_reached")
+    return frozenset(name for (name,) in found)
+
+
+async def allow_step(
+    transaction: Transaction, job: Job, step: BackwardStep, config: InboxConfig, now: datetime
+) -> bool:
+    """Return whether the drop limit allows a step of a job; if not, allow no further step in the catalog."""
+    catalog, digest = job.subject.catalog, encode_step(job.subject, step)
+    since = now - config.drop_limit_window
+    steps, reached = await transaction.fetch_all(
+        [
+            _steps_query(catalog, since),
+            Query("SELECT 1 FROM sfn.catalog WHERE name = $1 AND is_limit_reached", (catalog,)),
+        ]
+    )
+    if any(bytes(known) == digest for known, *_ in steps):
+        return True
+    drop, drops = dropped_table(job.subject, step, is_renamed=is_renamed(job)), _drops(steps)
+    used = counted_steps(len(steps), drops)
+    allowed = not reached and await _allows(transaction, catalog, drop, drops, used, config)
+    if not allowed and not is_already_counted(drop, drops):
+        await transaction.write([set_limit_reached(catalog, is_reached=True)])
+        return False
+    dropped = (encode_subject(drop.name), drop.uuid, drop.is_renamed) if drop is not None else (None, None, None)
+    await transaction.write(
+        [
+            Run(
+                "DELETE FROM sfn.permit WHERE catalog = $1 AND at <= $2 AND step <> $3",
+                (catalog, to_micros(since), digest),
+            ),
+            Upsert(PERMIT, [(catalog, digest, to_micros(now), *dropped)]),
+        ]
+    )
+    return True
+
+
+async def drop_limit_state(
+    transaction: Transaction, catalog: str, config: InboxConfig, now: datetime, *, limit_reached: bool
+) -> DropLimitState:
+    """Return the state of a catalog's drop limit."""
+    query = _steps_query(catalog, now - config.drop_limit_window)
+    steps = await transaction.fetch(query.text, *query.values)
+    drops, live = _drops(steps), await live_count(transaction, catalog)
+    dropped = await without_file(transaction, {drop.name for drop in without_old_names(drops)})
+    limit = config.allowed_drops(catalog, live, dropped)
+    return DropLimitState(limit_reached, counted_steps(len(steps), drops), limit, live)
+
+
+def _steps_query(catalog: str, since: datetime) -> Query:
+    return Query(
+        "SELECT step, dropped, uuid, is_renamed FROM sfn.permit WHERE catalog = $1 AND at > $2",
+        (catalog, to_micros(since)),
+    )
+
+
+def _drops(steps: Sequence[Row]) -> list[NamedTable]:
+    """Return the drops among the allowed steps."""
+    return [
+        NamedTable(decode_subject(dropped), uuid, bool(renamed))
+        for _, dropped, uuid, renamed in steps
+        if dropped is not None
+    ]
+
+
+async def _allows(
+    transaction: Transaction,
+    catalog: str,
+    drop: NamedTable | None,
+    drops: Sequence[NamedTable],
+    used: int,
+    config: InboxConfig,
+) -> bool:
+    """Return whether the limit allows one more step; a table that is dropped twice counts once."""
+    # Counting many live tables takes long, and more live tables never allow fewer steps.
+    if used >= config.max_steps(catalog, 0):
+        live = await live_count(transaction, catalog)
+        if used >= config.max_steps(catalog, live):
+            return False
+    if drop is None:
+        return True
+    gone: set[JobKey] = {one.name for one in without_old_names([*drops, drop])}
+    # At most half of more tables than these are gone.
+    live = await live_count(transaction, catalog, 2 * len(gone) + 1)
+    return len(gone) <= config.max_drops_of(catalog, live + await without_file(transaction, gone))
+
+
+async def recorded_owner(catalog: str, catalog_id: str, catalog_admin: CatalogAdmin, table_index: TableIndex) -> str:
+    """Record which `catalog_id` the files of a catalog carry, and return it.
+
+    A `catalog_id` changes with the address of the catalog. While files carry another `catalog_id` and can be adopted,
+    the owner is that other id; else it is the catalog's own id.
+
+    The search may read all tables. If the recorded owner is the catalog's own id, there is no search, so files that the
+    catalog wrote at another address meanwhile are not found. A foreign file in a table's place counts only if its
+    `catalog_id` is the recorded owner; otherwise the file may never have been ours.
+
+    Args:
+        catalog: configured name of the catalog.
+        catalog_id: the present `catalog_id`.
+        catalog_admin: reads and records the owner.
+        table_index: lists the tables.
+
+    Returns:
+        The recorded owner.
+
+    Raises:
+        Transient: scope inbox.
+        FatalError: the inbox cannot be trusted any more.
+    """
+    before = await catalog_admin.owner_id(catalog)
+    if before == catalog_id:
+        return catalog_id
+    owner = catalog_id
+    async for row in table_index.tables(catalog):
+        found = _owner_of_file(row, before)
+        if found not in {None, catalog_id, row.adopt_catalog_id}:
+            owner = found or catalog_id
+            break
+    if owner != before:
+        await catalog_admin.record_owner(catalog, owner)
+    return owner
+
+
+def _owner_of_file(row: IndexedTable, recorded: str | None) -> str | None:
+    """Return the `catalog_id` in the file of a table if the listener wrote that file; None if unknown."""
+    if row.live is not None:
+        return row.catalog_id_in_file or recorded
+    return row.foreign_catalog_id if row.foreign_catalog_id == recorded else None

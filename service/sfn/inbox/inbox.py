@@ -1,0 +1,645 @@
+"""The inbox of one process, on any database: the ports of receivers, workers and operators.
+
+`Inbox` runs the operations of `sfn.inbox.operations` and `sfn.inbox.administration` by a `Runner`. There are two
+runners: `sfn.inbox.sqlite` and `sfn.inbox.postgres`. It also knows what one process must remember between transactions:
+which claims have an unknown result, and how much waits to be folded.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from enum import Enum, auto
+from functools import partial
+from typing import Any, Final, NoReturn, Protocol, TypeVar
+
+import anyio
+import anyio.lowlevel
+import structlog
+
+from sfn.clock import Clock
+from sfn.concurrency import Batcher
+from sfn.domain.events import InboxMessage, Notification, PutResult, TableReport, UndecodableRequest
+from sfn.domain.identifiers import JobKey, TableIdentifier
+from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Outcome, describe
+from sfn.errors import ExternalError, OutcomeUnknown, SfnError, Transient
+from sfn.inbox import ClaimResult, catalogs, letters
+from sfn.inbox.administration import PRUNE_BATCH_SIZE, Administration, CommandProgress, prune_events
+from sfn.inbox.intents import first_check_at
+from sfn.inbox.jobs import live_count, outcome_history, tables_after, tables_at, tables_with_uuid
+from sfn.inbox.model import (
+    AdminCommand,
+    AuditEntry,
+    DeadLetter,
+    DeadLetterFilter,
+    FoldResult,
+    InboxConfig,
+    LastResult,
+    OutcomeRecord,
+    TableStatus,
+    queue_full_error,
+)
+from sfn.inbox.operations import MAX_FOLDED, ClaimRequest, Operations, SettleRequest
+from sfn.inbox.records import LogRow, encode_message, to_micros
+from sfn.inbox.statistics import DropLimitState, QueueStats
+from sfn.inbox.transaction import Appended, Transaction
+
+T = TypeVar("T")
+
+_log = structlog.stdlib.get_logger(__name__)
+
+FOLD_LIMIT: Final = 50_000
+"""Most records that may wait to be folded before receivers fold, too: then accepting takes as long as folding."""
+FOLD_INTERVAL: Final = 1.0
+"""Seconds until waiting records are folded if no worker claims: intents count against their limits from then on."""
+MAX_CAUGHT_UP: Final = 20_000
+"""Most records that are folded before one claim: they take about a second."""
+MAX_SETTLED: Final = 64
+"""Most claims that are settled in one transaction."""
+
+
+INDEX_PAGE_SIZE: Final = 500
+"""Tables that are read from the index at a time."""
+CLOSED_LETTER_RETENTION: Final = timedelta(days=30)
+"""Time until a closed dead letter is deleted."""
+MAINTENANCE_INTERVAL: Final = 60.0
+"""Seconds between two maintenance runs."""
+
+
+class Durability(Enum):
+    """What a transaction needs of the database."""
+
+    READ = auto()
+    """It changes nothing, and may run beside others."""
+    WIDE_READ = auto()
+    """It changes nothing, and reads every job."""
+    SYNCED = auto()
+    """It must survive a power cut once it has returned."""
+    DERIVED = auto()
+    """In SQLite a power cut may undo it, but then everything after it as well, and the process ends, too: the records
+    are folded again, the leases are taken back, and the files are compared with the catalog again."""
+
+
+Operation = Callable[[Transaction], Coroutine[Any, Any, T]]
+
+
+class Wakes(Enum):
+    """The workers that an operation may give work to."""
+
+    NO_WORKER = auto()
+    OWN_WORKER = auto()
+    """The worker of this process: a capacity was freed, or a job of it is due again."""
+    ALL_WORKERS = auto()
+
+
+class Runner(Protocol):
+    """Port to one database: runs operations, each in one transaction.
+
+    Every method raises `Transient` with scope inbox if nothing was changed, `OutcomeUnknown` if that is not known, and
+    `FatalError` if the inbox cannot be trusted any more.
+    """
+
+    @property
+    def where(self) -> str:
+        """Name of the database in errors."""
+        ...
+
+    async def append(self, rows: Sequence[LogRow], wakes: Wakes) -> Appended:
+        """Add records to the log; they are on disk when this call returns."""
+        ...
+
+    async def run(self, operation: Operation[T], durability: Durability, wakes: Wakes = Wakes.NO_WORKER) -> T:
+        """Return the result of an operation once it is committed; it may run several times.
+
+        Args:
+            operation: the operation.
+            durability: what it needs.
+            wakes: whom to wake afterwards.
+        """
+        ...
+
+    async def claim(
+        self, operation: Operation[T], after: int | None, abandoned: Callable[[T], None]
+    ) -> tuple[T, int] | None:
+        """Run the claim of this process's worker, with durability `DERIVED`.
+
+        Args:
+            operation: the operation.
+            after: None to run it at once; else the number that an earlier claim returned, to run it once something
+                may have made a job due since.
+            abandoned: called with the result if the caller was cancelled while the operation ran.
+
+        Returns:
+            The result, and a number for `after`. None if something may have made a job due since `after`, and the
+            operation was not run: a runner that cannot run it in the same turn leaves it to the caller.
+        """
+        ...
+
+    def end_wait(self) -> None:
+        """Have a claim that waits answered soon, whether something may have made a job due or not."""
+        ...
+
+    @property
+    def poll_interval(self) -> timedelta | None:
+        """The longest wait without a signal, to find what other processes left; None if there are none."""
+        ...
+
+    async def checkpoint(self) -> None:
+        """Move what is committed to where it stays, if the database does not do so by itself or hides its errors."""
+        ...
+
+    async def check(self) -> None:
+        """Raise `FatalError` if the inbox cannot be trusted any more, and do what is due at intervals."""
+        ...
+
+
+class Inbox:
+    """Implements all ports of the inbox, for one event loop and one worker.
+
+    Args:
+        runner: runs operations in the database.
+        operations: the operations.
+        clock: the wall clock.
+        queue_limit: most messages that may wait for the disk.
+        observe_fold: called after each fold that found records.
+        unapplied: number of records that wait to be folded at the start.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        operations: Operations,
+        clock: Clock,
+        *,
+        queue_limit: int,
+        observe_fold: Callable[[FoldResult], None],
+        unapplied: int = 0,
+    ) -> None:
+        self._runner, self._operations, self._clock = runner, operations, clock
+        self._admin = Administration(operations)
+        self._config: InboxConfig = operations.config
+        self._queue_limit, self._observe_fold = queue_limit, observe_fold
+        self._queued: OrderedDict[int, tuple[datetime, int]] = OrderedDict()
+        self._queued_count = self._puts = 0
+        # Records that this process may have accepted, and how many of them are folded for certain.
+        self._accepted, self._applied = unapplied, 0
+        self._folded_at = -FOLD_INTERVAL
+        self._is_waiting = self._is_interrupted = False
+        self._settles = Batcher[SettleRequest, bool](self._settle_all, weight=lambda _: 1, max_weight=MAX_SETTLED)
+        # By their tokens and subjects, claims that may have been made and settles that may have been stored.
+        self._unsure: dict[tuple[int, JobKey], LeasedJob] = {}
+        self._tried: dict[tuple[int, JobKey], tuple[LastResult, ...]] = {}
+        self._doubtful_until: dict[tuple[int, JobKey], datetime] = {}
+
+    # ── Receivers
+
+    async def put(self, messages: Sequence[InboxMessage]) -> PutResult:
+        count = len(messages)
+        if self._queued_count and self._queued_count + count > self._queue_limit:
+            remedy = "raise `listener.queue_limit`, or give the inbox a faster disk"
+            raise queue_full_error(self._runner.where, self._queue_limit, self._queued_count, count, remedy)
+        if not count:
+            return PutResult(0, 0)
+        if self._unapplied >= FOLD_LIMIT:
+            await self.fold()
+        now = self._clock.now()
+        at = to_micros(now)
+        rows = [encode_message(message, at) for message in messages]
+        self._puts = number = self._puts + 1
+        self._queued[number] = now, count
+        self._queued_count += count
+        try:
+            appended = await self._runner.append(rows, _woken_by(messages))
+        finally:
+            del self._queued[number]
+            self._queued_count -= count
+            # A caller that is cancelled, or gets an error, may have stored them all the same.
+            self._accepted += count
+        accepted = duplicates = 0
+        for message, is_new in zip(messages, appended.new, strict=True):
+            if isinstance(message, Notification):
+                accepted += is_new
+                duplicates += not is_new
+        return PutResult(accepted, duplicates)
+
+    async def fold(self) -> FoldResult:
+        """Fold the oldest records that wait."""
+        accepted = self._accepted
+        folded = await self._runner.run(self._operations.fold, Durability.DERIVED)
+        self._note_fold(folded, accepted)
+        return folded
+
+    @property
+    def _unapplied(self) -> int:
+        """The number of accepted records that may still wait to be folded."""
+        return self._accepted - self._applied
+
+    # ── Workers
+
+    async def claim(
+        self, capacity: Capacity, running: Sequence[LeasedJob] = (), until: datetime | None = None
+    ) -> ClaimResult:
+        self._is_interrupted = is_over = False
+        claimed, number = await self._claim(capacity, running)
+        while not (until is None or claimed.has_news or is_over or self._is_interrupted):
+            now = self._clock.now()
+            wait_until = self._wait_until(claimed.next_due, until, now)
+            is_over = wait_until >= until
+            found = None
+            self._is_waiting = True
+            try:
+                with anyio.move_on_after((wait_until - now).total_seconds()):
+                    found = await self._claim_after(number, capacity, running)
+                    is_over = False
+            finally:
+                self._is_waiting = False
+            if self._is_interrupted and found is None:
+                break
+            claimed, number = found or await self._claim(capacity, running)
+        return claimed
+
+    def interrupt(self) -> None:
+        self._is_interrupted = True
+        if self._is_waiting:
+            self._runner.end_wait()
+
+    def _wait_until(self, next_due: datetime | None, until: datetime, now: datetime) -> datetime:
+        """Return how long to wait for a signal.
+
+        An intent gives none: an answer closes most of them long before their first check is due, and a signal for each
+        would cost every gateway commit a claim. So a wait is never longer than the first delay of an intent.
+        """
+        moments = [until, first_check_at(now)]
+        moments += [next_due] if next_due is not None else []
+        interval = self._runner.poll_interval
+        moments += [now + interval] if interval is not None else []
+        return max(now, min(moments))
+
+    async def _claim(self, capacity: Capacity, running: Sequence[LeasedJob]) -> tuple[ClaimResult, int]:
+        """Claim at once."""
+        made: list[LeasedJob] = []
+        try:
+            found = await self._claim_after(None, capacity, running, made)
+        except BaseException:
+            # If these claims were committed, no worker has their jobs.
+            self._remember_unsure(made)
+            raise
+        assert found is not None  # noqa: S101 - nothing has to be awaited
+        return found
+
+    async def _claim_after(
+        self, after: int | None, capacity: Capacity, running: Sequence[LeasedJob], made: list[LeasedJob] | None = None
+    ) -> tuple[ClaimResult, int] | None:
+        """Claim once something may have made a job due since the claim with the number `after`, see `Runner.claim`."""
+        self._forget_doubts()
+        await self._catch_up(MAX_FOLDED)
+        request = ClaimRequest(capacity, running, list(self._unsure.values()))
+        leased = made if made is not None else []
+        accepted = self._accepted
+        found = await self._runner.claim(
+            lambda transaction: self._operations.claim(transaction, request, leased), after, self._give_back
+        )
+        if found is None:
+            return None
+        claimed, number = found
+        self._note_fold(claimed.fold, accepted)
+        return self._operations.with_unreported(claimed), number
+
+    def _give_back(self, claimed: ClaimResult) -> None:
+        """Have the next claim give back what was leased for a claim that was cancelled, and report the rest."""
+        self._note_fold(claimed.fold, 0)
+        self._remember_unsure(claimed.jobs)
+        # The claim that is under way by now does not know of them.
+        self.interrupt()
+        self._operations.report_later(claimed.expired_leases, claimed.poison_letters)
+
+    def _remember_unsure(self, claims: Sequence[LeasedJob]) -> None:
+        """Remember claims that no worker has, and that could not be made again before their leases expire."""
+        for claim in claims:
+            self._doubt(claim)
+            self._unsure[_token(claim)] = claim
+
+    async def _catch_up(self, rest: int) -> None:
+        """Fold what waits but for some records at most; of a very large backlog only a part.
+
+        A claim folds the last ones itself. It catches up before, so that one check covers all events of a table.
+        """
+        waiting = min(self._unapplied, MAX_CAUGHT_UP)
+        while waiting > rest:
+            folded = await self.fold()
+            waiting -= folded.records
+            if not folded.has_more:
+                return
+
+    async def renew(self, claims: Sequence[LeasedJob]) -> list[LeasedJob]:
+        return await self._runner.run(
+            lambda transaction: self._operations.renew(transaction, claims), Durability.DERIVED, Wakes.OWN_WORKER
+        )
+
+    async def record_location(
+        self, claim: LeasedJob, layout_key: str, uuid: str | None
+    ) -> frozenset[TableIdentifier] | None:
+        return await self._runner.run(
+            lambda transaction: self._operations.record_location(transaction, claim, layout_key, uuid),
+            Durability.SYNCED,
+            Wakes.ALL_WORKERS,
+        )
+
+    async def allow_step(self, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
+        return await self._runner.run(
+            lambda transaction: self._operations.allow_step(transaction, claim, step, now), Durability.SYNCED
+        )
+
+    async def settle(self, claim: LeasedJob, outcome: Outcome, now: datetime) -> bool:
+        token = _token(claim)
+        tried = self._tried.get(token, ())
+        try:
+            settled = await self._settles(SettleRequest(claim, outcome, now, tried))
+        except BaseException as error:
+            if isinstance(error, OutcomeUnknown) or not isinstance(error, SfnError):
+                self._doubt(claim)
+                self._tried[token] = (*tried, LastResult(*describe(outcome), now))
+            raise
+        self._tried.pop(token, None)
+        return settled
+
+    # ── The table index
+
+    async def tables(self, catalog: str) -> AsyncIterator[IndexedTable]:
+        after = ""
+        while True:
+            page, after = await self._query(partial(_page, catalog=catalog, after=after))
+            for known in page:
+                yield known
+            if not page:
+                return
+
+    async def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
+        return await self._read(lambda transaction: tables_with_uuid(transaction, catalog, uuid))
+
+    async def reported_tables(self, table: TableIdentifier) -> tuple[TableReport, ...]:
+        return await self._query(lambda transaction: self._admin.reported_tables(transaction, table))
+
+    async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
+        found = await self._read(lambda transaction: tables_at(transaction, table.catalog, location))
+        return frozenset(found) - {table}
+
+    # ── Operators
+
+    async def max_missing(self, catalog: str) -> int:
+        live = await self._read(lambda transaction: live_count(transaction, catalog))
+        return self._config.allowed_drops(catalog, live)
+
+    async def release(self, catalog: str, command: AdminCommand) -> int:
+        progress: CommandProgress | None = None
+        while progress is None or progress.has_more:
+            release = partial(self._admin.release, catalog=catalog, command=command, before=progress)
+            progress = await self._command(release)
+        return progress.count
+
+    async def stats(self) -> QueueStats:
+        now = self._clock.now()
+        if self._unapplied:
+            # Once: a large backlog is left to the worker, and is counted as one.
+            await self.fold()
+        stats = await self._runner.run(lambda transaction: self._admin.stats(transaction, now), Durability.WIDE_READ)
+        oldest = next(iter(self._queued.values()), None)
+        return replace(stats, queued=self._queued_count, oldest_queued=oldest[0] if oldest is not None else None)
+
+    async def table_status(self, subject: JobKey) -> TableStatus | None:
+        return await self._query(lambda transaction: self._admin.table_status(transaction, subject))
+
+    async def outcome_history(self, subject: JobKey) -> list[OutcomeRecord]:
+        return await self._query(lambda transaction: outcome_history(transaction, subject))
+
+    async def drop_limit_state(self, catalog: str) -> DropLimitState:
+        now = self._clock.now()
+        return await self._query(lambda transaction: self._admin.drop_limit_state(transaction, catalog, now))
+
+    async def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
+        return await self._query(lambda transaction: letters.audit_log(transaction, before, limit))
+
+    async def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
+        return await self._query(lambda transaction: letters.find_letters(transaction, letter_filter, limit, after))
+
+    async def list_newest(self, letter_filter: DeadLetterFilter, limit: int) -> list[DeadLetter]:
+        return await self._query(lambda transaction: letters.find_letters(transaction, letter_filter, limit))
+
+    async def get_many(self, ids: Sequence[int]) -> list[DeadLetter]:
+        return await self._query(lambda transaction: letters.letters_with_ids(transaction, ids))
+
+    async def request_of(self, letter_id: int) -> UndecodableRequest | None:
+        return await self._query(lambda transaction: letters.request_of(transaction, letter_id))
+
+    async def replay(self, ids: Sequence[int], notifications: Sequence[Notification], command: AdminCommand) -> int:
+        return await self._command(lambda transaction: self._admin.replay(transaction, ids, notifications, command))
+
+    async def discard(self, ids: Sequence[int], command: AdminCommand) -> int:
+        return await self._command(lambda transaction: self._admin.discard(transaction, ids, command))
+
+    async def reconcile(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
+        await self._command(lambda transaction: self._admin.notify(transaction, "reconcile", notifications, command))
+
+    async def adopt(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
+        await self._command(lambda transaction: self._admin.notify(transaction, "adopt", notifications, command))
+
+    async def retire(self, catalog: str, *, retired: bool, command: AdminCommand) -> None:
+        await self._runner.run(
+            lambda transaction: self._admin.retire(transaction, catalog, command, retired=retired), Durability.SYNCED
+        )
+
+    async def owner_id(self, catalog: str) -> str | None:
+        return await self._read(lambda transaction: catalogs.owner_id(transaction, catalog))
+
+    async def record_owner(self, catalog: str, catalog_id: str) -> None:
+        await self._runner.run(
+            lambda transaction: transaction.write([catalogs.set_owner(catalog, catalog_id)]), Durability.SYNCED
+        )
+
+    async def retired_catalogs(self) -> frozenset[str]:
+        return await self._read(catalogs.retired_catalogs)
+
+    # ── Maintenance
+
+    async def run_maintenance(self, retention: timedelta, every: float = MAINTENANCE_INTERVAL) -> NoReturn:
+        """Fold what no worker folds, and delete old records and dead letters at intervals, until cancelled.
+
+        Args:
+            retention: time until a record of the log is deleted.
+            every: seconds between two deletions.
+
+        Raises:
+            FatalError: as soon as the inbox cannot be trusted any more.
+        """
+        troubles = InboxErrorLog(self._clock, "maintenance")
+        pruned_at = anyio.current_time()
+        while True:
+            await self._runner.check()
+            await anyio.sleep(min(every, FOLD_INTERVAL))
+            # A later run has the same work.
+            with suppress(Transient), troubles.log_errors():
+                if self._unapplied and anyio.current_time() >= self._folded_at + FOLD_INTERVAL:
+                    while (await self.fold()).has_more:
+                        await anyio.lowlevel.checkpoint()
+                if anyio.current_time() >= pruned_at + every:
+                    pruned_at = anyio.current_time()
+                    await self.run_maintenance_once(retention)
+
+    async def run_maintenance_once(self, retention: timedelta) -> int:
+        """Delete old records of the log and dead letters; return the number of deleted records."""
+        now = self._clock.now()
+        count = await self._prune(lambda transaction: prune_events(transaction, now - retention))
+        await self._prune(
+            lambda transaction: letters.prune_letters(transaction, now - CLOSED_LETTER_RETENTION, PRUNE_BATCH_SIZE)
+        )
+        await self._runner.checkpoint()
+        return count
+
+    async def _prune(self, prune: Operation[int]) -> int:
+        pruned, total = PRUNE_BATCH_SIZE, 0
+        while pruned == PRUNE_BATCH_SIZE:
+            pruned = await self._runner.run(prune, Durability.DERIVED)
+            total += pruned
+            await anyio.sleep(0.02)
+        return total
+
+    # ── Steps
+
+    async def _read(self, operation: Operation[T]) -> T:
+        return await self._runner.run(operation, Durability.READ)
+
+    async def _query(self, operation: Operation[T]) -> T:
+        """Return the result of an operator's query, which sees what this process has accepted of late."""
+        await self._catch_up(0)
+        return await self._runner.run(operation, Durability.READ)
+
+    async def _command(self, operation: Operation[T | None]) -> T:
+        """Run a command until all records from before it are folded."""
+        while (result := await self._runner.run(operation, Durability.SYNCED, Wakes.ALL_WORKERS)) is None:
+            pass
+        self._observe_other_folds()
+        return result
+
+    async def _settle_all(self, requests: Sequence[SettleRequest]) -> Sequence[bool]:
+        settled: list[bool] | None = None
+        wakes_others = any(request.result.wakeups or request.places for request in requests)
+        while settled is None:
+            settled = await self._runner.run(
+                lambda transaction: self._operations.settle_all(transaction, requests),
+                Durability.DERIVED,
+                Wakes.ALL_WORKERS if wakes_others else Wakes.OWN_WORKER,
+            )
+        self._observe_other_folds()
+        return settled
+
+    def _note_fold(self, fold: FoldResult, accepted: int) -> None:
+        """Note a fold that began after `accepted` records; what came meanwhile may have been too late for it."""
+        self._folded_at = anyio.current_time()
+        applied = min(self._applied + fold.records, self._accepted) if fold.has_more else accepted
+        self._applied = max(self._applied, applied)
+        self._observe(fold)
+
+    def _observe(self, fold: FoldResult) -> None:
+        if fold.records:
+            self._observe_fold(fold)
+
+    def _observe_other_folds(self) -> None:
+        """Observe the folds of commands and settles."""
+        while self._operations.other_folds:
+            self._observe(self._operations.other_folds.popleft())
+
+    def _doubt(self, claim: LeasedJob) -> None:
+        """Remember a claim with an unknown result until its lease expired long ago."""
+        self._doubtful_until[_token(claim)] = self._clock.now() + 2 * self._config.lease
+
+    def _forget_doubts(self) -> None:
+        if not self._doubtful_until:
+            return
+        now = self._clock.now()
+        for token in [token for token, until in self._doubtful_until.items() if until <= now]:
+            del self._doubtful_until[token]
+            self._unsure.pop(token, None)
+            self._tried.pop(token, None)
+
+
+def _woken_by(messages: Sequence[InboxMessage]) -> Wakes:
+    return Wakes.ALL_WORKERS if any(isinstance(one, Notification) for one in messages) else Wakes.NO_WORKER
+
+
+def _token(claim: LeasedJob) -> tuple[int, JobKey]:
+    return claim.fencing_token, claim.subject
+
+
+async def _page(transaction: Transaction, catalog: str, after: str) -> tuple[list[IndexedTable], str]:
+    return await tables_after(transaction, catalog, after, INDEX_PAGE_SIZE)
+
+
+class WorkerSignal:
+    """The wake-up signal of one worker, on one event loop.
+
+    Attributes:
+        number: how often something may have made a job due.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._changed = anyio.Event()
+
+    def notify(self) -> None:
+        """Wake the worker, because a job may have become due."""
+        self.number += 1
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def wait_beyond(self, number: int) -> None:
+        """Return once something may have made a job due since the signal had a number."""
+        while self.number <= number:
+            await self._changed.wait()
+
+
+LOG_INTERVAL: Final = timedelta(minutes=1)
+"""Pause between two records of the same error: calls are retried every second."""
+
+
+class InboxErrorLog:
+    """The log of failed inbox calls that are retried and raise no error to a client.
+
+    The first successful call is logged as a recovery. If calls keep failing, each error is logged once a minute.
+
+    Args:
+        clock: the wall clock.
+        part: name of the caller, for the log.
+    """
+
+    def __init__(self, clock: Clock, part: str) -> None:
+        self._clock, self._part = clock, part
+        self._logged_at: dict[str, datetime] = {}
+        self._is_failing = False
+
+    @contextmanager
+    def log_errors(self) -> Iterator[None]:
+        """Log an error of the call in this context.
+
+        Raises:
+            ExternalError: as the call raised it.
+        """
+        try:
+            yield
+        except ExternalError as error:
+            self._log_error(str(error))
+            raise
+        if self._is_failing:
+            self._is_failing = False
+            _log.info("inbox recovered", part=self._part)
+
+    def _log_error(self, error: str) -> None:
+        now = self._clock.now()
+        # If the clock was set back, records are not suppressed for longer.
+        self._logged_at = {text: at for text, at in self._logged_at.items() if at <= now < at + LOG_INTERVAL}
+        if error not in self._logged_at:
+            self._logged_at[error] = now
+            self._is_failing = True
+            _log.warning("inbox call failed", part=self._part, error=error)

@@ -1,0 +1,251 @@
+"""Stored dead letters, and the log of operators' commands."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Final
+
+from sfn.domain.events import UndecodableRequest
+from sfn.domain.identifiers import JobKey
+from sfn.domain.jobs import DeadLetterReason
+from sfn.inbox.model import (
+    MAX_UNDECODABLE_PER_SENDER,
+    AdminCommand,
+    AuditEntry,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterStatus,
+    NewDeadLetter,
+)
+from sfn.inbox.records import decode_subject, encode_key, encode_subject, from_micros, to_micros
+from sfn.inbox.schema import AUDIT, LETTER, UNDECODABLE
+from sfn.inbox.transaction import Change, Row, Run, Transaction, Upsert, counted, draw
+
+MAX_AUDIT_ENTRIES: Final = 10_000
+"""Most entries of the log of commands."""
+_COLUMNS: Final = "id, subject, sender, reason, detail, attempts, status, opened_at, changed_at, actor"
+_UPDATE_OPEN: Final = (
+    "(key) WHERE status = 'open' AND key IS NOT NULL DO UPDATE SET reason = excluded.reason, "
+    "detail = excluded.detail, attempts = excluded.attempts, changed_at = excluded.changed_at"
+)
+
+
+class LetterChanges:
+    """The changes of dead letters in one transaction."""
+
+    def __init__(self) -> None:
+        self._opened: dict[JobKey, tuple[NewDeadLetter, datetime]] = {}
+        self._closed: dict[tuple[DeadLetterStatus, str | None], dict[JobKey, datetime]] = defaultdict(dict)
+        self._requests: list[tuple[UndecodableRequest, datetime]] = []
+
+    def open(self, letter: NewDeadLetter, now: datetime) -> None:
+        """Open a letter, or update the open letter of the subject."""
+        self._opened[letter.subject] = letter, now
+
+    def close(self, subject: JobKey, status: DeadLetterStatus, now: datetime, actor: str | None = None) -> None:
+        """Close a subject's open letter, if it has one."""
+        self._closed[status, actor][subject] = now
+
+    def keep(self, request: UndecodableRequest, now: datetime) -> None:
+        """Open a letter for an undecodable request; a sender with too many loses the oldest one."""
+        self._requests.append((request, now))
+
+    async def changes(self, transaction: Transaction) -> list[Change]:
+        """Return what to write."""
+        changes: list[Change] = []
+        rows: list[Row] = []
+        if self._opened or self._requests:
+            number = await draw(transaction, "dead_letter", len(self._opened) + len(self._requests))
+            for letter, now in self._opened.values():
+                at = to_micros(now)
+                named = encode_key(letter.subject), encode_subject(letter.subject), letter.subject.catalog, None
+                rows.append((number, *named, letter.reason.value, letter.detail, letter.attempts, "open", at, at, None))
+                number += 1
+            changes += self._letters_of_requests(number)
+        if rows:
+            changes.append(Upsert(LETTER, rows, conflict=_UPDATE_OPEN))
+        for (status, actor), subjects in self._closed.items():
+            at = to_micros(max(subjects.values()))
+            changes.append(
+                Run(
+                    "UPDATE sfn.dead_letter SET status = $1, changed_at = $2, actor = $3 "
+                    "WHERE status = 'open' AND key = ANY($4::text[])",
+                    (status.value, at, actor, [encode_key(subject) for subject in subjects]),
+                )
+            )
+        return changes
+
+    def _letters_of_requests(self, number: int) -> list[Change]:
+        """Return the letters of undecodable requests, numbered from `number`."""
+        if not self._requests:
+            return []
+        changes: list[Change] = []
+        by_sender = defaultdict[str, list[tuple[int, UndecodableRequest, datetime]]](list)
+        for request, now in self._requests:
+            by_sender[request.sender].append((number, request, now))
+            number += 1
+        letters: list[Row] = []
+        bodies: list[Row] = []
+        reason = DeadLetterReason.UNDECODABLE.value
+        for sender, requests in by_sender.items():
+            stored = requests[-MAX_UNDECODABLE_PER_SENDER:]
+            for letter, one, now in stored:
+                at = to_micros(now)
+                letters.append((letter, None, None, None, sender, reason, one.detail, 0, "open", at, at, None))
+                bodies.append((letter, one.path, one.content_type, one.size, one.body))
+            # The statements of one transaction do not see each other's rows in PostgreSQL.
+            old = (
+                "(SELECT id FROM sfn.dead_letter WHERE sender = $1 AND id < $2 AND id <= (SELECT id FROM "
+                "sfn.dead_letter WHERE sender = $1 AND id < $2 ORDER BY id DESC LIMIT 1 OFFSET $3::int))"
+            )
+            values = (sender, requests[0][0], MAX_UNDECODABLE_PER_SENDER - len(stored))
+            changes.append(Run(f"DELETE FROM sfn.undecodable WHERE letter IN {old}", values))
+            changes.append(Run(f"DELETE FROM sfn.dead_letter WHERE id IN {old}", values))
+        return [*changes, Upsert(LETTER, letters), Upsert(UNDECODABLE, bodies)]
+
+
+async def end(
+    transaction: Transaction, ids: Collection[int], status: DeadLetterStatus, command: AdminCommand
+) -> list[JobKey | None]:
+    """Close the open ones of these letters; return their subjects, by id; None for an undecodable request."""
+    found = await transaction.fetch(
+        "SELECT id, subject FROM sfn.dead_letter WHERE id = ANY($1::bigint[]) AND status = 'open' ORDER BY id",
+        sorted(set(ids)),
+    )
+    if found:
+        await transaction.write(
+            [
+                Run(
+                    "UPDATE sfn.dead_letter SET status = $1, changed_at = $2, actor = $3 WHERE id = ANY($4::bigint[])",
+                    (status.value, to_micros(command.at), command.actor, [number for number, _ in found]),
+                )
+            ]
+        )
+    return [decode_subject(subject) if subject is not None else None for _, subject in found]
+
+
+def _conditions(letter_filter: DeadLetterFilter) -> list[tuple[str, object]]:
+    """Return the conditions of a filter: column and operator, and the compared value."""
+    one = letter_filter
+    conditions = [
+        ("status =", one.status.value if one.status is not None else None),
+        ("catalog =", one.catalog),
+        ("key =", encode_key(one.table) if one.table is not None else None),
+        ("reason =", one.reason.value if one.reason is not None else None),
+        ("sender =", one.sender),
+        ("opened_at <", to_micros(one.opened_before) if one.opened_before is not None else None),
+        ("opened_at >=", to_micros(one.opened_since) if one.opened_since is not None else None),
+    ]
+    return [(compared, value) for compared, value in conditions if value is not None]
+
+
+async def find_letters(
+    transaction: Transaction, letter_filter: DeadLetterFilter, limit: int, after: int | None = None
+) -> list[DeadLetter]:
+    """Return at most `limit` matching letters: with ids above `after` by id, or the newest first for None."""
+    conditions = _conditions(letter_filter) + ([("id >", after)] if after is not None else [])
+    chosen = " AND ".join([f"{compared} ${number}" for number, (compared, _) in enumerate(conditions, start=2)])
+    query = (
+        f"SELECT {_COLUMNS} FROM sfn.dead_letter {'WHERE ' * bool(chosen)}{chosen} "
+        f"ORDER BY id{' DESC' * (after is None)} LIMIT $1::bigint"
+    )
+    return [_letter(row) for row in await transaction.fetch(query, limit, *(value for _, value in conditions))]
+
+
+async def letters_with_ids(transaction: Transaction, ids: Collection[int]) -> list[DeadLetter]:
+    """Return the letters with these ids, by id."""
+    query = f"SELECT {_COLUMNS} FROM sfn.dead_letter WHERE id = ANY($1::bigint[]) ORDER BY id"
+    return [_letter(row) for row in await transaction.fetch(query, sorted(set(ids)))]
+
+
+async def request_of(transaction: Transaction, letter_id: int) -> UndecodableRequest | None:
+    """Return the undecodable request of a letter; None if there is none."""
+    found = await transaction.fetch(
+        "SELECT sender, path, content_type, body, size, detail FROM sfn.dead_letter JOIN sfn.undecodable "
+        "ON letter = id WHERE id = $1",
+        letter_id,
+    )
+    return UndecodableRequest(*found[0]) if found else None
+
+
+async def letter_counts(transaction: Transaction) -> Mapping[tuple[str, str], int]:
+    """Return the number of open letters, by catalog ("" for an undecodable request) and reason."""
+    return counted(
+        await transaction.fetch(
+            "SELECT catalog, reason, count(*) FROM sfn.dead_letter WHERE status = 'open' GROUP BY catalog, reason"
+        )
+    )
+
+
+async def oldest_letters(transaction: Transaction) -> dict[str, datetime]:
+    """Return the opening time of the oldest open letter by catalog, without held drops, which wait on purpose."""
+    found = await transaction.fetch(
+        "SELECT catalog, min(opened_at) FROM sfn.dead_letter WHERE status = 'open' AND reason <> $1 "
+        "AND key IS NOT NULL GROUP BY catalog",
+        DeadLetterReason.HELD_DROP.value,
+    )
+    return {catalog: from_micros(at) for catalog, at in found}
+
+
+async def prune_letters(transaction: Transaction, before: datetime, most: int) -> int:
+    """Delete at most `most` letters that were closed before a time; return their number."""
+    found = await transaction.fetch(
+        "SELECT id FROM sfn.dead_letter WHERE status <> 'open' AND changed_at < $1 LIMIT $2::bigint",
+        to_micros(before),
+        most,
+    )
+    ids = [number for (number,) in found]
+    if ids:
+        await transaction.write(
+            [
+                Run("DELETE FROM sfn.undecodable WHERE letter = ANY($1::bigint[])", (ids,)),
+                Run("DELETE FROM sfn.dead_letter WHERE id = ANY($1::bigint[])", (ids,)),
+            ]
+        )
+    return len(ids)
+
+
+async def add_audit_entry(transaction: Transaction, action: str, command: AdminCommand, count: int) -> int:
+    """Add a command to the log of commands, and delete very old entries; return the id of the entry."""
+    number = await draw(transaction, "audit", 1)
+    entry = number, to_micros(command.at), command.actor, action, command.target, count
+    await transaction.write(
+        [
+            Upsert(AUDIT, [entry]),
+            Run("DELETE FROM sfn.audit WHERE id <= $1", (number - MAX_AUDIT_ENTRIES,)),
+        ]
+    )
+    return number
+
+
+def audit_count(entry: int, count: int) -> Change:
+    """Return the change of an entry's count."""
+    return Run("UPDATE sfn.audit SET count = $1 WHERE id = $2", (count, entry))
+
+
+async def audit_log(transaction: Transaction, before: int | None, limit: int) -> list[AuditEntry]:
+    """Return the newest entries of the log of commands with ids below `before`; None starts with the newest."""
+    found = await transaction.fetch(
+        "SELECT id, at, actor, action, target, count FROM sfn.audit WHERE id < $1 ORDER BY id DESC LIMIT $2::bigint",
+        2**62 if before is None else before,
+        limit,
+    )
+    return [AuditEntry(number, from_micros(at), *rest) for number, at, *rest in found]
+
+
+def _letter(row: Row) -> DeadLetter:
+    number, subject, sender, reason, detail, attempts, status, opened, changed, actor = row
+    return DeadLetter(
+        id=number,
+        subject=decode_subject(subject) if subject is not None else None,
+        sender=sender,
+        reason=DeadLetterReason(reason),
+        detail=detail,
+        attempts=attempts,
+        status=DeadLetterStatus(status),
+        opened_at=from_micros(opened),
+        changed_at=from_micros(changed),
+        actor=actor,
+    )

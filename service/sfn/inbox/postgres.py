@@ -1,0 +1,843 @@
+"""The inbox that any number of processes share, in a PostgreSQL database.
+
+All transactions that change jobs take one advisory lock first, so they run one after the other, in all processes
+together (see `sfn.inbox.transaction`). An append takes no lock: it is one statement, and any number of them run beside.
+
+The driver asyncpg is an optional dependency, so it is imported only when a database is opened.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache, lru_cache
+from hashlib import blake2b
+from typing import Any, Final, TypeVar
+
+import anyio
+import structlog
+from typing_extensions import override
+
+from sfn.clock import Clock
+from sfn.concurrency import Batcher
+from sfn.errors import FatalError, OutcomeUnknown, SfnError, Transient
+from sfn.inbox.inbox import Durability, Inbox, Operation, Wakes, WorkerSignal
+from sfn.inbox.model import CommittedTransaction, FoldResult, InboxConfig
+from sfn.inbox.operations import Operations
+from sfn.inbox.postgres_connections import (
+    ABORTED,
+    UNCERTAIN,
+    Connections,
+    NotifyListener,
+    PostgresConnection,
+    PostgresConnectionLost,
+    PostgresFault,
+    PostgresServer,
+    refusal,
+)
+from sfn.inbox.records import LogRow, to_micros
+from sfn.inbox.schema import APPEND_NUMBERS, POSTGRES_MIGRATIONS, Migration
+from sfn.inbox.sqlite import ignore_commit, ignore_fold
+from sfn.inbox.statistics import QueueStats
+from sfn.inbox.transaction import Appended, Change, Query, Row, Run, Upsert
+
+T = TypeVar("T")
+
+MAX_ATTEMPTS: Final = 10
+"""Most attempts of a transaction that conflicts with others."""
+MAX_WAIT: Final = 15.0
+"""Seconds for a transaction with all attempts, from the wait for a connection to the answer."""
+MAX_WIDE_WAIT: Final = 60.0
+"""Seconds for a transaction that reads every job."""
+APPENDED_AT_ONCE: Final = 1_000
+"""Most records of one append; a single call may have more."""
+POLL_INTERVAL: Final = timedelta(seconds=1)
+"""Longest wait without a signal: a claim then finds what another process put or left."""
+MAX_SLOW_TRANSACTIONS: Final = 2
+"""Concurrent transactions of operators' queries, so that appends, claims and settles need not wait."""
+_RETRY_STEP: Final = 0.01
+_RETRYABLE: Final = frozenset({"40001", "40P01", "0A000", "26000", "42P05"})
+"""SQLSTATEs that are retried: a conflict with another transaction; or invalid prepared statements, because the tables
+changed or a pooler switched the session."""
+
+
+def number_of(name: str) -> int:
+    """Return a number of 64 bits for a name; two names with the same number only wait for each other."""
+    digest = blake2b(f"sfn\0{name}".encode(errors="replace"), digest_size=8).digest()
+    return int.from_bytes(digest, signed=True)
+
+
+FOLD_LOCK: Final = number_of("fold")
+"""Number of the advisory lock of every transaction that changes jobs."""
+MIGRATION_LOCK: Final = number_of("migration")
+
+_DURABLE: Final = {
+    "synchronous_commit": "on",
+    # A process that stops inside a transaction must not hold the lock for long.
+    "lock_timeout": "5s",
+    "statement_timeout": "10s",
+    "idle_in_transaction_session_timeout": "10s",
+    "jit": "off",
+}
+_INDEXED: Final = {
+    # A plan for many rows works for few as well, and the statistics of a table that just grew are out of date.
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "plan_cache_mode": "force_generic_plan",
+}
+_ANY_PLAN: Final = {
+    "enable_seqscan": "on",
+    "enable_hashjoin": "on",
+    "enable_mergejoin": "on",
+    "plan_cache_mode": "auto",
+    "statement_timeout": "60s",
+}
+
+
+def _set(settings: Mapping[str, str], how: str) -> str:
+    return ";".join(f"{how} {name} = '{value}'" for name, value in settings.items())
+
+
+SESSION_SETTINGS: Final = _set(_DURABLE | _INDEXED, "SET")
+"""Statements that are run in a session that is not shared."""
+_LOCK: Final = f"SELECT pg_advisory_xact_lock({FOLD_LOCK})"
+
+
+@cache
+def _begin(durability: Durability, *, has_session: bool) -> str:
+    """Return the statements that start a transaction.
+
+    Args:
+        durability: what the transaction needs.
+        has_session: True if the session is not shared, so that its settings were made before.
+    """
+    parts = ["BEGIN ISOLATION LEVEL READ COMMITTED"]
+    wide = durability is Durability.WIDE_READ
+    settings = ({} if has_session else _DURABLE | _INDEXED) | (_ANY_PLAN if wide else {})
+    if settings:
+        parts.append(_set(settings, "SET LOCAL"))
+    if durability in {Durability.SYNCED, Durability.DERIVED}:
+        parts.append(_LOCK)
+    return ";".join(parts)
+
+
+_APPEND: Final = (
+    "WITH base AS (SELECT nextval('sfn.number') AS first), "
+    "new AS (SELECT base.first + one.place AS seq, one.sender, one.event_id, one.key, one.kind, one.received_at, "
+    "one.record FROM base, unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::bigint[], $6::bytea[]) "
+    "WITH ORDINALITY AS one(sender, event_id, key, kind, received_at, record, place)), "
+    # Two appends of the same events take them in the same order, or each would wait for the other.
+    "added AS (INSERT INTO sfn.event(seq, sender, event_id, key, kind, received_at, record) "
+    "SELECT seq, sender, event_id, key, kind, received_at, record FROM new ORDER BY sender, event_id, seq "
+    "ON CONFLICT (sender, event_id) WHERE event_id IS NOT NULL DO NOTHING RETURNING seq, received_at), "
+    "waiting AS (INSERT INTO sfn.pending(seq, received_at) SELECT seq, received_at FROM added) "
+    "SELECT base.first, ARRAY(SELECT seq FROM added) FROM base"
+)
+_PLACEHOLDER: Final = re.compile(r"\$(\d+)")
+
+
+class PostgresTransaction:
+    """Implements `Transaction` on one connection.
+
+    Args:
+        connection: the connection, within a transaction.
+        tokens: fencing tokens that this process has drawn.
+    """
+
+    def __init__(self, connection: PostgresConnection, tokens: list[int]) -> None:
+        self.connection, self._tokens = connection, tokens
+
+    async def fetch(self, text: str, *values: object) -> Sequence[Row]:
+        return await self.connection.fetch(text, *map(_storable, values))
+
+    async def execute(self, text: str, *values: object) -> int:
+        """Run a statement, or several without values; return how many rows the last one changed."""
+        return await self.connection.execute(text, *values)
+
+    async def fetch_all(self, queries: Sequence[Query]) -> list[Sequence[Row]]:
+        if len(queries) == 1:
+            return [await self.fetch(queries[0].text, *queries[0].values)]
+        values = [_storable(value) for query in queries for value in query.values]
+        (found,) = await self.connection.fetch(_together(tuple(query.text for query in queries)), *values)
+        return list(found)
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        if not changes:
+            return
+        values: list[object] = []
+        texts: list[str] = []
+        for change in changes:
+            if isinstance(change, Run):
+                texts.append(change.text)
+                values += map(_storable, change.values)
+            else:
+                texts.append(_upsert_text(change.table.name, _typed(change), change.on_conflict))
+                values += [[_storable(value) for value in column] for column in zip(*change.rows, strict=True)]
+        await self.connection.execute(_chained(tuple(texts)), *values)
+
+    async def append(self, rows: Sequence[LogRow]) -> Appended:
+        is_new: list[bool] = []
+        last = 0
+        for start in range(0, len(rows), APPEND_NUMBERS):
+            some = rows[start : start + APPEND_NUMBERS]
+            appended = await append_rows(self.connection, some)
+            is_new += appended.new
+            last = appended.last
+        return Appended(is_new, last)
+
+    def folded(self, seqs: Sequence[int]) -> Change:
+        return Run("DELETE FROM sfn.pending WHERE seq = ANY($1::bigint[])", (list(seqs),))
+
+    async def token(self) -> int:
+        if not self._tokens:
+            # A sequence is not rolled back, so no other transaction gets these.
+            ((first,),) = await self.connection.fetch("SELECT nextval('sfn.token')")
+            self._tokens += range(first + 999, first - 1, -1)
+        return self._tokens.pop()
+
+
+async def append_rows(connection: PostgresConnection, rows: Sequence[LogRow]) -> Appended:
+    """Add at most `APPEND_NUMBERS` records to the log, in one statement."""
+    columns = [[_storable(value) for value in column] for column in zip(*rows, strict=True)]
+    ((first, seqs),) = await connection.fetch(_APPEND, *columns)
+    if len(seqs) == len(rows):
+        return Appended([True] * len(rows), first + len(rows))
+    new = set(seqs)
+    return Appended([first + place in new for place in range(1, len(rows) + 1)], first + len(rows))
+
+
+def _typed(change: Upsert) -> tuple[tuple[str, str], ...]:
+    return tuple((name, change.table.columns[name]) for name in change.names)
+
+
+@lru_cache(maxsize=256)
+def _upsert_text(table: str, columns: tuple[tuple[str, str], ...], conflict: str) -> str:
+    names = ", ".join(name for name, _ in columns)
+    arrays = ", ".join(f"${number}::{kind}[]" for number, (_, kind) in enumerate(columns, start=1))
+    return f"INSERT INTO sfn.{table}({names}) SELECT * FROM unnest({arrays}) AS new({names}) ON CONFLICT {conflict}"
+
+
+@lru_cache(maxsize=256)
+def _together(texts: tuple[str, ...]) -> str:
+    """Return one query that returns the rows of several, each as an array."""
+    return "SELECT " + ", ".join(f"ARRAY(SELECT found FROM ({text}) AS found)" for text in _renumbered(texts))
+
+
+@lru_cache(maxsize=256)
+def _chained(texts: tuple[str, ...]) -> str:
+    """Return one statement that runs several; none of them sees what another one changes."""
+    *first, last = _renumbered(texts)
+    if not first:
+        return last
+    return "WITH " + ", ".join(f"change{number} AS ({text})" for number, text in enumerate(first)) + f" {last}"
+
+
+def _renumbered(texts: Sequence[str]) -> list[str]:
+    """Return statements with the numbers of their parameters counted through."""
+    numbered: list[str] = []
+    offset = 0
+    for text in texts:
+        found = [int(number) for number in _PLACEHOLDER.findall(text)]
+        numbered.append(_PLACEHOLDER.sub(_shifted(offset), text))
+        offset += max(found, default=0)
+    return numbered
+
+
+def _shifted(offset: int) -> Callable[[re.Match[str]], str]:
+    return lambda found: f"${int(found[1]) + offset}"
+
+
+def _storable(value: object) -> object:
+    """Return a value without the characters that PostgreSQL cannot store: NUL and lone surrogates."""
+    if isinstance(value, str):
+        if "\0" in value or not value.isascii():
+            return value.replace("\0", "\ufffd").encode(errors="replace").decode()
+        return value
+    return [_storable(one) for one in value] if isinstance(value, list) else value
+
+
+class PostgresRunner:
+    """Implements `Runner`: transactions with retries after conflicts, and the classification of their errors.
+
+    Args:
+        connections: the connections of the process.
+        where: name of the database in errors.
+        observe: called after every transaction.
+    """
+
+    poll_interval = POLL_INTERVAL
+
+    def __init__(
+        self, connections: Connections, where: str, observe: Callable[[CommittedTransaction], None] = ignore_commit
+    ) -> None:
+        self.connections, self.where, self._observe = connections, where, observe
+        self._appends = Batcher[Sequence[LogRow], Appended](self._append_all, weight=len, max_weight=APPENDED_AT_ONCE)
+        self.signal = WorkerSignal()
+        self._is_waiting = False
+        self._tokens: list[int] = []
+        self._slow = anyio.Semaphore(MAX_SLOW_TRANSACTIONS)
+        self.listener: NotifyListener | None = None
+        self.check_version: Callable[[], Awaitable[None]] | None = None
+        self._checked_at = -math.inf
+
+    async def append(self, rows: Sequence[LogRow], wakes: Wakes) -> Appended:
+        try:
+            appended = await self._appends(rows)
+        except OutcomeUnknown:
+            self._wake(wakes)
+            raise
+        if any(appended.new):
+            # A worker of this process that waits takes it at once; the others need not be woken for that.
+            self._wake(Wakes.OWN_WORKER if wakes is Wakes.ALL_WORKERS and self._is_waiting else wakes)
+        return appended
+
+    async def claim(
+        self, operation: Operation[T], after: int | None, abandoned: Callable[[T], None]
+    ) -> tuple[T, int] | None:
+        if after is None:
+            number = self.signal.number
+            return await self.run(operation, Durability.DERIVED), number
+        if self.listener is not None:
+            await self.listener.listen()
+        self._is_waiting = True
+        try:
+            await self.signal.wait_beyond(after)
+        finally:
+            self._is_waiting = False
+        return None
+
+    def end_wait(self) -> None:
+        """End the wait of a claim."""
+        self.signal.notify()
+
+    def _wake(self, wakes: Wakes) -> None:
+        if wakes is not Wakes.NO_WORKER:
+            self.signal.notify()
+        if wakes is Wakes.ALL_WORKERS and self.listener is not None:
+            self.listener.notify()
+
+    async def run(self, operation: Operation[T], durability: Durability, wakes: Wakes = Wakes.NO_WORKER) -> T:
+        began = anyio.current_time()
+        if durability in {Durability.READ, Durability.WIDE_READ}:
+            async with self._slow:
+                result = await self._judged(operation, durability)
+        else:
+            result = await self._judged(operation, durability)
+        self._observe(CommittedTransaction(1, 0, anyio.current_time() - began))
+        self._wake(wakes)
+        return result
+
+    async def on_tables(self, operation: Callable[[PostgresTransaction], Awaitable[T]], *, starting: bool = False) -> T:
+        """Return the result of an operation on the tables themselves once it is committed.
+
+        Args:
+            operation: called again, in a new transaction, after a conflict or a lost connection.
+            starting: True if the process has not used the database yet.
+
+        Raises:
+            Transient: scope inbox: nothing was changed.
+            OutcomeUnknown: scope inbox: the transaction may have been committed.
+            Permanent: scope inbox: a value can't be stored.
+            FatalError: the inbox cannot be trusted any more, or never could.
+        """
+        return await self._judged(operation, Durability.WIDE_READ, starting=starting)
+
+    async def checkpoint(self) -> None:
+        """Do nothing: the server does so by itself, and reports errors."""
+
+    async def check(self) -> None:
+        """Check at intervals that this version may still work on the tables."""
+        if self.check_version is not None and anyio.current_time() >= self._checked_at + VERSION_CHECK_INTERVAL:
+            with suppress(Transient):
+                await self.check_version()
+            self._checked_at = anyio.current_time()
+
+    async def _append_all(self, calls: Sequence[Sequence[LogRow]]) -> Sequence[Appended]:
+        began = anyio.current_time()
+        rows = [row for call in calls for row in call]
+        try:
+            with anyio.fail_after(MAX_WAIT):
+                appended = await self._append(rows)
+        except PostgresFault as fault:
+            raise refusal(fault, self.where) from None
+        except TimeoutError:
+            raise self._timed_out(starting=False) from None
+        self._observe(CommittedTransaction(len(calls), len(rows), anyio.current_time() - began))
+        answers: list[Appended] = []
+        start = 0
+        for call in calls:
+            answers.append(Appended(appended.new[start : start + len(call)], appended.last))
+            start += len(call)
+        return answers
+
+    async def _append(self, rows: Sequence[LogRow]) -> Appended:
+        """Append records in one statement, which is a transaction of its own."""
+        lost = 0
+        while True:
+            try:
+                async with self.connections.one() as connection:
+                    if not connection.prepares or len(rows) > APPEND_NUMBERS:
+                        # Behind a pooler the settings must be made in the transaction.
+                        return await self._once(connection, lambda one: one.append(rows), Durability.READ)
+                    try:
+                        return await append_rows(connection, rows)
+                    except PostgresConnectionLost as gone:
+                        raise PostgresConnectionLost(UNCERTAIN, gone.text) from None
+            except PostgresConnectionLost as gone:
+                lost += 1
+                if gone.code == UNCERTAIN or lost > 1:
+                    raise
+            except PostgresFault as fault:
+                if fault.code not in _RETRYABLE or lost > MAX_ATTEMPTS:
+                    raise
+                lost += 1
+                await anyio.sleep(_RETRY_STEP)
+
+    async def _judged(
+        self,
+        operation: Callable[[Any], Awaitable[T]],
+        durability: Durability,
+        *,
+        starting: bool = False,
+    ) -> T:
+        try:
+            with anyio.fail_after(MAX_WIDE_WAIT if durability is Durability.WIDE_READ else MAX_WAIT):
+                return await self._repeated(operation, durability)
+        except PostgresFault as fault:
+            raise refusal(fault, self.where, starting=starting) from None
+        except TimeoutError:
+            raise self._timed_out(starting=starting) from None
+
+    def _timed_out(self, *, starting: bool) -> SfnError:
+        # A firewall that lost its state silences all connections, not one.
+        self.connections.forget()
+        return refusal(PostgresFault(UNCERTAIN, "no answer in time"), self.where, starting=starting)
+
+    async def _repeated(self, operation: Callable[[Any], Awaitable[T]], durability: Durability) -> T:
+        lost = 0
+        fault = PostgresFault("40001", "others were quicker, time and again")
+        for attempt in range(MAX_ATTEMPTS):
+            if attempt:
+                await anyio.sleep(attempt * _RETRY_STEP)
+            try:
+                async with self.connections.one() as connection:
+                    return await self._once(connection, operation, durability)
+            except PostgresConnectionLost as gone:
+                # An idle connection does not show that the server was restarted; the next connection is a new one.
+                lost += 1
+                if gone.code == UNCERTAIN or lost > 1:
+                    raise
+            except PostgresFault as refused:
+                if refused.code not in _RETRYABLE:
+                    raise
+                fault = refused
+        raise fault
+
+    async def _once(
+        self, connection: PostgresConnection, operation: Callable[[Any], Awaitable[T]], durability: Durability
+    ) -> T:
+        try:
+            await connection.command(_begin(durability, has_session=connection.prepares))
+            result = await operation(PostgresTransaction(connection, self._tokens))
+            await _commit(connection)
+        except PostgresConnectionLost:
+            raise
+        except Exception:
+            with suppress(PostgresFault):
+                await connection.command("ROLLBACK")
+            raise
+        return result
+
+
+async def _commit(connection: PostgresConnection) -> None:
+    try:
+        ended = await connection.command("COMMIT")
+    except PostgresFault as fault:
+        # It may have been committed before the answer was lost.
+        connection.end()
+        raise PostgresConnectionLost(UNCERTAIN, fault.text) from None
+    if ended != "COMMIT":
+        # The server's answer for a transaction in which something had failed (PostgreSQL manual, "COMMIT").
+        raise PostgresFault(ABORTED, f"a transaction that ended with {ended}")
+
+
+# ── The schema
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaState:
+    """The state of a schema.
+
+    Attributes:
+        version: version of the schema; 0 if there is none.
+        oldest: lowest version with code that may work on the tables.
+    """
+
+    version: int
+    oldest: int = 0
+
+
+async def schema_state(transaction: PostgresTransaction) -> SchemaState:
+    """Return the present state of the schema."""
+    # Within a transaction, `to_regclass` may have cached that the table does not exist yet.
+    ((there,),) = await transaction.fetch(
+        "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = 'sfn' AND tablename = 'version')"
+    )
+    if not there:
+        return SchemaState(0)
+    versions = await transaction.fetch("SELECT version, oldest FROM sfn.version")
+    return SchemaState(*versions[0]) if versions else SchemaState(0)
+
+
+def check_schema(state: SchemaState, where: str, version: int = len(POSTGRES_MIGRATIONS)) -> None:
+    """Refuse a schema that this version must not work on.
+
+    Args:
+        state: the state.
+        where: name of the database.
+        version: the version of this code.
+
+    Raises:
+        FatalError: a newer, incompatible version created it.
+    """
+    if state.oldest > version:
+        raise FatalError(
+            where,
+            expected=f"an inbox of schema version {version}, or a newer one that leaves room for it",
+            found=f"version {state.version}, which takes {state.oldest} at least",
+            remedy="start the version of iceberg-sfn that wrote it, or a newer one",
+        )
+
+
+async def migrate(
+    transaction: PostgresTransaction, where: str, migrations: Sequence[Migration] = POSTGRES_MIGRATIONS
+) -> bool:
+    """Migrate the tables to this version, in one transaction; one process does so at a time.
+
+    Returns:
+        True if there were none.
+
+    Raises:
+        FatalError: see `check_schema`.
+    """
+    await transaction.fetch("SELECT pg_advisory_xact_lock($1::bigint)", MIGRATION_LOCK)
+    state = await schema_state(transaction)
+    check_schema(state, where, len(migrations))
+    if not state.version:
+        ((known,),) = await transaction.fetch("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'sfn')")
+        if not known:
+            await transaction.execute("CREATE SCHEMA sfn")
+        await transaction.execute("CREATE TABLE IF NOT EXISTS sfn.version(version int NOT NULL, oldest int NOT NULL)")
+        await transaction.execute("INSERT INTO sfn.version VALUES (0, 0)")
+    for number, migration in enumerate(migrations[state.version :], start=state.version + 1):
+        await transaction.execute(migration.script)
+        await transaction.execute("UPDATE sfn.version SET version = $1, oldest = $2", number, migration.oldest)
+    return not state.version
+
+
+# ── Opening
+
+EXTRA: Final = "pip install '.[postgres]'"
+OLDEST_SERVER: Final = 130_000
+"""The lowest supported `server_version_num`."""
+MAX_START_WAIT: Final = 30.0
+"""Seconds that a start waits for a server that is starting too."""
+VERSION_CHECK_INTERVAL: Final = 5.0
+"""Seconds between two checks of the schema's version."""
+_START_RETRY: Final = 1.0
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+@asynccontextmanager
+async def connected(
+    server: PostgresServer,
+    observe: Callable[[CommittedTransaction], None] = ignore_commit,
+    renewed: Callable[[], None] = lambda: None,
+) -> AsyncIterator[PostgresRunner]:
+    """Yield the runner of a database, without a request yet; close all connections at the end.
+
+    Args:
+        server: address of the database.
+        observe: called after every transaction.
+        renewed: called after each new connection: another server may answer than before.
+
+    Raises:
+        FatalError: asyncpg is not installed.
+    """
+    try:
+        from sfn.inbox.postgres_driver import connect
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        raise FatalError(
+            server.name, expected="the package asyncpg, which speaks to PostgreSQL", found="none", remedy=EXTRA
+        ) from None
+
+    async def made(prepares: bool) -> PostgresConnection:  # noqa: FBT001 - the one thing that there is to say
+        return await connect(server, prepares=prepares)
+
+    connections = Connections(made, server.patience, SESSION_SETTINGS, renewed)
+    try:
+        yield PostgresRunner(connections, server.name, observe)
+    finally:
+        await connections.close()
+
+
+async def prepare_database(
+    runner: PostgresRunner, migrations: Sequence[Migration] = POSTGRES_MIGRATIONS, max_wait: float = MAX_START_WAIT
+) -> bool:
+    """Check that the database is suitable for the inbox, and create missing tables.
+
+    Args:
+        runner: the runner.
+        migrations: the migrations of this version.
+        max_wait: seconds to wait for a server that does not answer.
+
+    Returns:
+        True if tables were created or migrated.
+
+    Raises:
+        Transient: scope inbox: the server has not answered for a while.
+        FatalError: the database is not suitable.
+    """
+
+    async def prepare(transaction: PostgresTransaction) -> bool:
+        await check_server(transaction, runner.where)
+        found = await schema_state(transaction)
+        check_schema(found, runner.where, len(migrations))
+        return found.version < len(migrations) and await migrate(transaction, runner.where, migrations)
+
+    give_up_at = anyio.current_time() + max_wait
+    last_error = ""
+    while True:
+        try:
+            return await runner.on_tables(prepare, starting=True)
+        except Transient as trouble:
+            if anyio.current_time() >= give_up_at:
+                raise
+            if str(trouble) != last_error:
+                last_error = str(trouble)
+                _log.warning("the database is waited for", seconds=max_wait, error=last_error)
+            await anyio.sleep(_START_RETRY)
+
+
+async def check_server(transaction: PostgresTransaction, where: str) -> None:
+    """Refuse an unsuitable database.
+
+    Raises:
+        FatalError: the server is too old, or the encoding does not hold every text.
+    """
+    ((version, encoding),) = await transaction.fetch(
+        "SELECT current_setting('server_version_num')::int, current_setting('server_encoding')"
+    )
+    if version < OLDEST_SERVER:
+        raise FatalError(
+            where,
+            expected=f"PostgreSQL {OLDEST_SERVER // 10_000} or newer",
+            found=f"version {version // 10_000}",
+            remedy="upgrade the server",
+        )
+    if encoding != "UTF8":
+        remedy = "create the database with ENCODING 'UTF8' TEMPLATE template0"
+        raise FatalError(where, expected="a database with the encoding UTF8", found=encoding, remedy=remedy)
+
+
+class PostgresInbox(Inbox):
+    """The inbox in a PostgreSQL database, which other processes may share; `opened` creates it."""
+
+    _cached_stats: CachedStats
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(  # noqa: PLR0913 - the last ones are for tests
+        cls,
+        server: PostgresServer,
+        config: InboxConfig,
+        clock: Clock,
+        *,
+        queue_limit: int = 10_000,
+        observe: Callable[[CommittedTransaction], None] = ignore_commit,
+        observe_fold: Callable[[FoldResult], None] = ignore_fold,
+        stats_max_age: float = 5.0,
+        migrations: Sequence[Migration] = POSTGRES_MIGRATIONS,
+    ) -> AsyncIterator[PostgresInbox]:
+        """Open the inbox in a database, and create missing tables; close all connections at the end.
+
+        Args:
+            server: address of the database.
+            config: the configuration of the inbox.
+            clock: the wall clock; the clocks of all processes must agree to a fraction of a lease.
+            queue_limit: most messages that may wait.
+            observe: called after every transaction.
+            observe_fold: called after every fold.
+            stats_max_age: greatest age of the statistics in seconds; 0 for current ones.
+            migrations: the migrations of this version.
+
+        Raises:
+            FatalError: the database is not suitable, or a newer, incompatible version created the tables.
+            Transient: scope inbox: the server has not answered for a while.
+        """
+        operations = Operations(config, clock.now)
+        async with connected(server, observe, operations.forget_groups) as runner:
+            new = await prepare_database(runner, migrations)
+            _log.info("inbox opened", database=runner.where, new=new, pooled=runner.connections.is_pooled)
+            inbox = cls(runner, operations, clock, queue_limit=queue_limit, observe_fold=observe_fold, unapplied=1)
+            inbox._cached_stats = CachedStats(super(PostgresInbox, inbox).stats, stats_max_age)
+
+            async def check_version() -> None:
+                check_schema(await runner.on_tables(schema_state), runner.where, len(migrations))
+                await inbox._cached_stats.refresh()
+
+            runner.check_version = check_version
+            runner.listener = NotifyListener(runner.connections, runner.signal.notify)
+            try:
+                yield inbox
+            finally:
+                await runner.listener.close()
+
+    @override
+    async def stats(self) -> QueueStats:
+        """Return the statistics of the inbox; they may be some seconds old."""
+        return await self._cached_stats()
+
+
+MAX_STATS_SHARE: Final = 20
+"""The database counts for at most one of this many seconds."""
+STATS_WANTED: Final = 300.0
+"""Seconds after the last read until the cache is not refreshed any more: most scrapers read more often."""
+
+
+class CachedStats:
+    """A cache of the statistics, a few seconds old, because counting reads all jobs.
+
+    Args:
+        count: counts.
+        max_age: greatest age in seconds; longer if counting takes long.
+    """
+
+    def __init__(self, count: Callable[[], Awaitable[QueueStats]], max_age: float) -> None:
+        self._count, self._max_age = count, max_age
+        self._stats: QueueStats | None = None
+        self._begun_at = self._due_at = self._pause = 0.0
+        self._asked_at = -math.inf
+        self._counting = anyio.Lock()
+
+    async def __call__(self) -> QueueStats:
+        """Return the statistics; the first call, and a call after a long pause, waits until they are counted."""
+        self._asked_at = now = anyio.current_time()
+        # Twice the pause: a reader must not wait, and `refresh` may.
+        if self._stats is None or now >= self._due_at + self._pause:
+            return await self._counted()
+        return self._stats
+
+    async def refresh(self) -> None:
+        """Count the statistics if they are due and were read recently, also if the first reader stopped waiting."""
+        now = anyio.current_time()
+        if self._due_at <= now < self._asked_at + STATS_WANTED:
+            await self._counted()
+
+    async def _counted(self) -> QueueStats:
+        asked_at = anyio.current_time()
+        async with self._counting:
+            if self._stats is None or self._begun_at < asked_at:
+                self._begun_at = anyio.current_time()
+                self._stats = await self._count()
+                ended_at = anyio.current_time()
+                self._pause = (
+                    max(self._max_age, MAX_STATS_SHARE * (ended_at - self._begun_at)) if self._max_age else 0.0
+                )
+                self._due_at = ended_at + self._pause
+            return self._stats
+
+
+# ── Preflight
+
+_MAY_MAKE: Final = (
+    "SELECT CASE WHEN to_regnamespace('sfn') IS NULL THEN has_database_privilege(current_database(), 'CREATE') "
+    "ELSE has_schema_privilege('sfn', 'CREATE') END"
+)
+_MAY_NOT_USE: Final = (
+    "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace('sfn') AND (relkind = 'r' AND NOT ("
+    "has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT') AND has_table_privilege(oid, 'UPDATE') "
+    "AND has_table_privilege(oid, 'DELETE')) OR relkind = 'S' AND NOT has_sequence_privilege(oid, 'USAGE')) "
+    "ORDER BY relname"
+)
+_FACTS: Final = (
+    "SELECT current_setting('server_version'), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, "
+    "current_setting('fsync')::bool AND current_setting('full_page_writes')::bool, pg_is_in_recovery(), "
+    "(SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'iceberg-sfn' "
+    "AND pid <> pg_backend_pid())"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PreflightResult:
+    """The facts about a suitable database.
+
+    Attributes:
+        where: name of the database, without a secret.
+        server: version of the server.
+        version: version of the schema; 0 without tables.
+        is_pooled: True behind a pooler.
+        is_durable: True if the server's settings let commits survive a power cut.
+        ahead: time by which the server's clock is ahead of this process.
+        others: number of visible connections of other listener processes.
+    """
+
+    where: str
+    server: str
+    version: int
+    is_pooled: bool
+    is_durable: bool
+    ahead: timedelta
+    others: int
+
+
+async def preflight(server: PostgresServer, clock: Clock) -> PreflightResult:
+    """Check that the inbox could use a database, without touching any row.
+
+    Raises:
+        FatalError: the database is not suitable.
+        Transient: scope inbox: the server does not answer.
+    """
+    async with connected(server) as runner:
+
+        async def prove(transaction: PostgresTransaction) -> PreflightResult:
+            await check_server(transaction, runner.where)
+            found = await schema_state(transaction)
+            check_schema(found, runner.where)
+            await _check_grants(transaction, runner.where, found.version)
+            ((version, at, is_durable, is_standby, others),) = await transaction.fetch(_FACTS)
+            if is_standby:
+                raise FatalError(runner.where, expected="a primary", found="a standby, which takes no writes")
+            ahead = timedelta(microseconds=at - to_micros(clock.now()))
+            pooled = runner.connections.is_pooled
+            return PreflightResult(runner.where, version, found.version, pooled, is_durable, ahead, others)
+
+        return await runner.on_tables(prove, starting=True)
+
+
+async def _check_grants(transaction: PostgresTransaction, where: str, version: int) -> None:
+    if version < len(POSTGRES_MIGRATIONS):
+        ((may,),) = await transaction.fetch(_MAY_MAKE)
+        if not may:
+            raise FatalError(
+                where,
+                expected="the right to make the schema sfn and its tables",
+                found="that it is not granted",
+                remedy="CREATE SCHEMA sfn AUTHORIZATION …, or GRANT CREATE ON DATABASE … TO …",
+            )
+    lacking: Collection[str] = [name for (name,) in await transaction.fetch(_MAY_NOT_USE)]
+    if lacking:
+        raise FatalError(
+            where,
+            expected="the right to read and write the schema sfn",
+            found=f"none to {', '.join(lacking)}",
+            remedy="GRANT ALL ON ALL TABLES IN SCHEMA sfn TO …, and ALL SEQUENCES",
+        )

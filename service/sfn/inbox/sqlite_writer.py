@@ -1,0 +1,473 @@
+"""The thread that owns the SQLite connection: it runs the operations that arrived during its last turn.
+
+One turn has two transactions. The first has what must survive a power cut: all appends, in one statement each, and
+operators' commands; its commit is synced, and its callers get their answers at once. The second has what is derived
+from the log, such as folds, claims and settles; its commit is not synced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
+
+import anyio
+import msgspec
+
+from sfn.errors import ErrorScope, FatalError, SfnError, Transient
+from sfn.inbox.inbox import Durability, Operation, Wakes
+from sfn.inbox.model import RETRY_AFTER, CommittedTransaction
+from sfn.inbox.records import LogRow
+from sfn.inbox.schema import sqlite_text
+from sfn.inbox.transaction import Appended, Change, Query, Row, Run, Transaction, drive
+
+T = TypeVar("T")
+
+_encode_list = msgspec.json.Encoder().encode
+CLOSED_WITHIN: Final = 30.0
+"""Seconds."""
+APPENDED_AT_ONCE: Final = 64
+"""Most rows of one statement: a larger one saves less than a microsecond a row."""
+
+_Failure: TypeAlias = Callable[[], SfnError]
+"""Create a new error for each caller: an error that is raised in several tasks would collect all tracebacks."""
+
+_ROOM: Final = "free some room on the disk of the inbox"
+_TRANSIENT: Final = {
+    sqlite3.SQLITE_FULL: _ROOM,
+    sqlite3.SQLITE_IOERR_SHMSIZE: _ROOM,
+    sqlite3.SQLITE_BUSY: "leave the inbox to the service: another program has it locked",
+    sqlite3.SQLITE_LOCKED: "leave the inbox to the service: another program has it locked",
+    sqlite3.SQLITE_NOMEM: "give the service more memory",
+}
+_FATAL: Final = {
+    sqlite3.SQLITE_IOERR: "look at the disk of the inbox and at the machine's log, then start the service again",
+    sqlite3.SQLITE_CORRUPT: "restore the inbox from a backup, or move it away: an empty one fills itself by a sweep",
+    sqlite3.SQLITE_NOTADB: "move the file away, or set `inbox.url` to another one",
+    sqlite3.SQLITE_CANTOPEN: "let the service's user read and write the file and its folder",
+    sqlite3.SQLITE_READONLY: "let the service's user write the file and its folder",
+    sqlite3.SQLITE_PERM: "let the service's user read and write the file and its folder",
+}
+_PRIMARY: Final = 0xFF
+"""The bits of a code that hold the primary one (https://www.sqlite.org/rescode.html)."""
+
+
+def to_inbox_error(error: sqlite3.Error, where: str) -> Transient | FatalError | None:
+    """Return the inbox's error for an error of SQLite; None for a defect of the statement, not of the file.
+
+    Args:
+        error: the error.
+        where: name of the database, for the error.
+    """
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
+    found = f"{getattr(error, 'sqlite_errorname', type(error).__name__)}: {error}"
+    remedy = _TRANSIENT.get(code) or _TRANSIENT.get(code & _PRIMARY)
+    if remedy is not None:
+        return Transient(
+            where,
+            scope=ErrorScope.INBOX,
+            expected="a transaction to be stored",
+            found=found,
+            remedy=remedy,
+            retry_after=RETRY_AFTER,
+        )
+    fatal = _FATAL.get(code & _PRIMARY)
+    return FatalError(where, expected="a sound inbox", found=found, remedy=fatal) if fatal is not None else None
+
+
+class SqliteTransaction:
+    """Implements `Transaction` on one connection; `begin`, `commit` and `rollback` are the caller's.
+
+    Args:
+        db: the connection, in autocommit mode.
+    """
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+        ((last, folded),) = db.execute(
+            "SELECT coalesce((SELECT max(seq) FROM event), 0), (SELECT last FROM counter WHERE name = 'folded')"
+        ).fetchall()
+        self._seq = max(last, folded)
+        # Leases are taken back when the inbox is opened, so the tokens of an earlier process cannot meet these.
+        self._token = 0
+
+    async def fetch(self, text: str, *values: object) -> Sequence[Row]:
+        return self.db.execute(sqlite_text(text), _bound(values)).fetchall()
+
+    async def fetch_all(self, queries: Sequence[Query]) -> list[Sequence[Row]]:
+        return [self.db.execute(sqlite_text(query.text), _bound(query.values)).fetchall() for query in queries]
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if isinstance(change, Run):
+                self.db.execute(sqlite_text(change.text), _bound(change.values))
+            else:
+                names = change.names
+                self.db.executemany(
+                    f"INSERT INTO {change.table.name}({', '.join(names)}) VALUES({', '.join('?' * len(names))}) "
+                    f"ON CONFLICT {change.on_conflict}",
+                    change.rows,
+                )
+
+    async def append(self, rows: Sequence[LogRow]) -> Appended:
+        return self.append_now(rows)
+
+    def append_now(self, rows: Sequence[LogRow]) -> Appended:
+        """Add records to the log, in their order."""
+        first = self._seq + 1
+        is_new = [True] * len(rows)
+        for start in range(0, len(rows), APPENDED_AT_ONCE):
+            some = rows[start : start + APPENDED_AT_ONCE]
+            values: list[object] = []
+            for seq, row in enumerate(some, start=first + start):
+                values += (seq, row.sender, row.event_id, row.key, row.kind, row.received_at, row.record)
+            count = self.db.execute(_append_text(len(some)), values).rowcount
+            if count < len(some):
+                numbers = first + start, first + start + len(some) - 1
+                found = {seq for (seq,) in self.db.execute("SELECT seq FROM event WHERE seq BETWEEN ? AND ?", numbers)}
+                for place in range(len(some)):
+                    is_new[start + place] = first + start + place in found
+        self._seq += len(rows)
+        return Appended(is_new, self._seq)
+
+    def folded(self, seqs: Sequence[int]) -> Change:
+        return Run("UPDATE sfn.counter SET last = $1 WHERE name = 'folded'", (seqs[-1],))
+
+    async def token(self) -> int:
+        self._token += 1
+        return self._token
+
+
+def _append_text(rows: int) -> str:
+    places = ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * rows)
+    return (
+        f"INSERT INTO event(seq, sender, event_id, key, kind, received_at, record) VALUES {places} "
+        "ON CONFLICT(sender, event_id) DO NOTHING"
+    )
+
+
+def _bound(values: tuple[object, ...]) -> tuple[object, ...]:
+    """Return values for SQLite, which has no arrays: a list becomes a JSON array."""
+    if any(isinstance(value, list) for value in values):
+        return tuple(_encode_list(value).decode() if isinstance(value, list) else value for value in values)
+    return values
+
+
+async def _nothing(_: Transaction) -> None:
+    """Do nothing in the transaction."""
+
+
+class _Call(Generic[T]):
+    """A call for the writer thread, with the future of its caller."""
+
+    __slots__ = (
+        "_error",
+        "_result",
+        "abandoned",
+        "after",
+        "durability",
+        "future",
+        "is_checkpoint",
+        "messages",
+        "number",
+        "operation",
+        "wakes",
+    )
+
+    def __init__(
+        self,
+        operation: Operation[T],
+        durability: Durability,
+        future: asyncio.Future[T],
+        wakes: Wakes,
+        messages: int = 0,
+    ) -> None:
+        self.operation, self.durability, self.future, self.messages = operation, durability, future, messages
+        self.wakes = wakes
+        self.is_checkpoint = False
+        self.after: int | None = None
+        self.number = 0
+        self.abandoned: Callable[[T], None] | None = None
+        self._result: T | None = None
+        self._error: Exception | None = None
+
+    @property
+    def is_claim(self) -> bool:
+        """True for a claim, which may wait in the thread."""
+        return self.abandoned is not None
+
+    def attempt(self, transaction: SqliteTransaction) -> None:
+        """Run the call; it runs again if its transaction was undone."""
+        self._result, self._error = drive(self.operation(cast(Transaction, transaction))), None
+
+    def fail(self, error: Exception) -> None:
+        """Store the error of the call."""
+        self._error = error
+
+    def answer(self, failure: Exception | None) -> None:
+        """Answer the caller, if it still waits; on the event loop.
+
+        Args:
+            failure: the error of the whole transaction, if it failed.
+        """
+        error = failure or self._error
+        if self.future.done():
+            if error is None and self._result is not None and self.abandoned is not None:
+                self.abandoned(self._result)
+            return
+        if error is None:
+            self.future.set_result(cast(T, self._result))
+        else:
+            self.future.set_exception(error)
+
+
+class SqliteWriter:
+    """Runs operations in a thread, and answers each once its changes are stored as it needs.
+
+    If an operation raises, only its own changes are undone; if a transaction fails, all its operations are. After an
+    error that leaves the content of the disk in doubt, no operation runs any more. The database is not even closed,
+    because that would copy data that may be damaged. It stays open until the process ends.
+
+    Args:
+        db: only the writer may use it from now on.
+        where: name of the database, for errors.
+        missing: returns a file of the database that was moved, removed or replaced.
+        observe: called after every transaction, on the event loop.
+        undone: called after a transaction was undone, in the thread.
+    """
+
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        where: str,
+        *,
+        missing: Callable[[], Path | None],
+        observe: Callable[[CommittedTransaction], None],
+        undone: Callable[[], None],
+    ) -> None:
+        self._undone = undone
+        self._db, self.where, self._missing, self._observe = db, where, missing, observe
+        self._transaction = SqliteTransaction(db)
+        self._loop = asyncio.get_running_loop()
+        self._queue: SimpleQueue[_Call[Any] | None] = SimpleQueue()
+        self._broken: _Failure | None = None
+        self._has_broken = anyio.Event()
+        self._ended = anyio.Event()
+        self._closing = False
+        self._claims: list[_Call[Any]] = []
+        self._number = 0
+        # A daemon: a process that ends by an error must not wait for a disk that does not answer.
+        threading.Thread(target=self._work, name="inbox", daemon=True).start()
+
+    poll_interval = None
+
+    async def append(self, rows: Sequence[LogRow], wakes: Wakes) -> Appended:
+        """Add records to the log; they are on disk when this call returns."""
+
+        async def append(transaction: Transaction) -> Appended:
+            return await transaction.append(rows)
+
+        return await self._submit(_Call(append, Durability.SYNCED, self._loop.create_future(), wakes, len(rows)))
+
+    async def run(self, operation: Operation[T], durability: Durability, wakes: Wakes = Wakes.NO_WORKER) -> T:
+        """Run an operation; skip it if the caller stops waiting before the start."""
+        return await self._submit(_Call(operation, durability, self._loop.create_future(), wakes))
+
+    async def claim(
+        self, operation: Operation[T], after: int | None, abandoned: Callable[[T], None]
+    ) -> tuple[T, int] | None:
+        """Run a claim at once, or in the turn that may make a job due."""
+        call = _Call(operation, Durability.DERIVED, self._loop.create_future(), Wakes.NO_WORKER)
+        call.after, call.abandoned = after, abandoned
+        return await self._submit(call), call.number
+
+    def end_wait(self) -> None:
+        """Run a claim that waits."""
+        self._queue.put(_Call(_nothing, Durability.DERIVED, self._loop.create_future(), Wakes.OWN_WORKER))
+
+    async def checkpoint(self) -> None:
+        """Copy the write-ahead log into the database. SQLite does so by itself at times, but reports no error then."""
+        call = _Call(_nothing, Durability.DERIVED, self._loop.create_future(), Wakes.NO_WORKER)
+        call.is_checkpoint = True
+        await self._submit(call)
+
+    async def check(self) -> None:
+        """Raise the error if the inbox cannot be trusted any more."""
+        if self._broken is not None:
+            raise self._broken()
+
+    async def close(self) -> bool:
+        """Accept no more operations, finish the accepted ones, checkpoint and close.
+
+        Returns:
+            False if the inbox is broken or its disk does not answer; the database stays open until the process ends.
+        """
+        if not self._closing:
+            self._closing = True
+            self._queue.put(None)
+        with anyio.move_on_after(CLOSED_WITHIN, shield=True):
+            await self._ended.wait()
+        return self._ended.is_set() and self._broken is None
+
+    async def _submit(self, call: _Call[T]) -> T:
+        if self._broken is not None:
+            raise self._broken()
+        if self._closing:
+            raise FatalError(self.where, expected="an open inbox", found="that it was closed")
+        self._queue.put(call)
+        return await call.future
+
+    def _work(self) -> None:
+        """The thread: turn after turn."""
+        is_last = False
+        while not is_last:
+            calls, is_last = self._next()
+            synced = [call for call in calls if call.durability is Durability.SYNCED]
+            if synced and not self._attempt(synced, is_synced=True):
+                return
+            self._number += any(call.wakes is not Wakes.NO_WORKER for call in calls)
+            derived = [call for call in calls if call.durability is not Durability.SYNCED]
+            # A claim comes last: what else happens in its turn may make a job due.
+            claims = [*self._claims, *(call for call in derived if call.is_claim)]
+            is_over = is_last or self._broken is not None
+            due = [call for call in claims if is_over or call.after is None or call.after < self._number]
+            self._claims = [call for call in claims if call not in due and not call.future.cancelled()]
+            derived = [*(call for call in derived if not call.is_claim), *due]
+            for call in due:
+                call.number = self._number
+            if derived and not self._attempt(derived, is_synced=False):
+                return
+            if is_last:
+                self._shut_down()
+        if self._broken is not None:
+            # Keep a reference to the connection: without one it would be closed, and SQLite would checkpoint.
+            threading.Event().wait()
+
+    def _next(self) -> tuple[list[_Call[Any]], bool]:
+        """Wait for calls and return them, with True if they are the last."""
+        came = [self._queue.get()]
+        came += [self._queue.get() for _ in range(self._queue.qsize())]
+        calls = [call for call in came if call is not None]
+        return calls, len(calls) < len(came)
+
+    def _attempt(self, calls: Sequence[_Call[Any]], *, is_synced: bool) -> bool:
+        """Run calls in one transaction and answer them; return False if the loop is closed, so no caller waits."""
+        began = time.perf_counter()
+        failure = self._broken
+        if failure is None:
+            wanted = [call for call in calls if not call.future.cancelled()]
+            failure = self._caught(partial(self._run, wanted, is_synced=is_synced))
+            missing = self._missing()
+            if failure is None and missing is not None:
+                failure = partial(self._lost, missing)
+        self._note(failure)
+        seconds = time.perf_counter() - began
+        try:
+            self._loop.call_soon_threadsafe(partial(self._deliver, calls, failure, seconds))
+        except RuntimeError:
+            return False
+        return True
+
+    def _run(self, calls: Sequence[_Call[Any]], *, is_synced: bool) -> None:
+        """Run calls in one transaction; a call that raises fails without the others.
+
+        Raises:
+            sqlite3.Error: nothing is on disk.
+        """
+        if any(call.is_checkpoint for call in calls):
+            self._checkpoint()
+        self._db.execute(f"PRAGMA synchronous={'FULL' if is_synced else 'NORMAL'}")
+        try:
+            self._run_together(calls)
+        except Exception as error:
+            if isinstance(error, sqlite3.Error) and to_inbox_error(error, "") is not None:
+                raise
+            # A savepoint copies every page that is changed after it, so savepoints are for this rare case.
+            self._run_apart(calls)
+
+    def _run_together(self, calls: Sequence[_Call[Any]]) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            for call in calls:
+                call.attempt(self._transaction)
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _run_apart(self, calls: Sequence[_Call[Any]]) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            for call in calls:
+                self._db.execute("SAVEPOINT operation")
+                try:
+                    call.attempt(self._transaction)
+                except Exception as error:
+                    if isinstance(error, sqlite3.Error) and to_inbox_error(error, "") is not None:
+                        raise
+                    self._db.execute("ROLLBACK TO operation")
+                    call.fail(error)
+                self._db.execute("RELEASE operation")
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _roll_back(self) -> None:
+        self._undone()
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+    def _caught(self, call: Callable[[], None]) -> _Failure | None:
+        try:
+            call()
+        except sqlite3.Error as error:
+            return partial(self._sqlite_error, error)
+        except Exception as error:  # noqa: BLE001 - a thread that ended would leave every caller waiting
+            return partial(self._unexpected, error)
+        return None
+
+    def _note(self, failure: _Failure | None) -> None:
+        if failure is not None and isinstance(failure(), FatalError):
+            self._broken = failure
+
+    def _shut_down(self) -> None:
+        if self._broken is None:
+            self._note(self._caught(self._checkpoint))
+        if self._broken is None:
+            self._note(self._caught(self._db.close))
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._ended.set)
+
+    def _checkpoint(self) -> None:
+        self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def _deliver(self, calls: Sequence[_Call[Any]], failure: _Failure | None, seconds: float) -> None:
+        """Answer all callers, on the event loop."""
+        for call in calls:
+            call.answer(failure() if failure is not None else None)
+        if failure is None:
+            self._observe(CommittedTransaction(len(calls), sum(call.messages for call in calls), seconds))
+        if self._broken is not None:
+            self._has_broken.set()
+
+    def _sqlite_error(self, error: sqlite3.Error) -> SfnError:
+        return to_inbox_error(error, self.where) or self._unexpected(error)
+
+    def _unexpected(self, error: Exception) -> FatalError:
+        return FatalError(self.where, expected="a sound inbox", found=f"{type(error).__name__}: {error}")
+
+    def _lost(self, path: Path) -> FatalError:
+        return FatalError(
+            self.where,
+            expected=f"{path} where it was when the service started",
+            found="that it was moved, removed or replaced",
+            remedy="put it back while the service is stopped",
+        )
