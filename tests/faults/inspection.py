@@ -100,7 +100,7 @@ def most_attempts(path: Path) -> int:
 
 
 def unsettled(path: Path) -> int:
-    """How many rows have a hint that no publish has seen through, and are not dead; and what waits to be folded."""
+    """How many jobs have an unprocessed notification and are not dead, and how many records wait to be folded."""
     with _opened(path) as db:
         waiting = int(db.execute("SELECT count(*) FROM pending").fetchone()[0])
         rows = [decode_job(record) for (record,) in db.execute("SELECT record FROM job WHERE state != 'dead'")]

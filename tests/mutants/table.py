@@ -59,7 +59,7 @@ TABLE = (
         "02-bad-record-blocks-all",
         2,
         f"{LOG}::test_record_that_cannot_be_applied_is_a_dead_letter_and_blocks_no_other[asyncio-SQLite]",
-        "ZeroDivisionError: nobody thought of this",
+        "ZeroDivisionError: a defect",
     ),
     Mutant(
         "02-pruned-before-it-is-applied",

@@ -59,7 +59,7 @@ class Ground:
         return self.known
 
     def report(self, *locations: Table | str, uuid: str | None = None) -> None:
-        """Have files reported, of which neither is known to be the newest."""
+        """Report several files. Their names do not say which one is newest."""
         where = tuple(one.metadata_location if isinstance(one, Table) else one for one in locations)
         self.known = (TableReport(uuid, where, 1),)
 

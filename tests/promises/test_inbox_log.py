@@ -78,12 +78,12 @@ async def fold_all(ground: Ground) -> FoldResult:
 
 
 def told(name: str) -> TableIdentifier:
-    """A table of the catalog that nobody can ask."""
+    """A table of the event-only catalog."""
     return table(name, TOLD)
 
 
 async def locations(ground: Ground, name: TableIdentifier) -> list[str | None]:
-    """The locations that were reported of a name of the catalog that nobody can ask; None for a table that ended."""
+    """The locations that events reported for a name of the event-only catalog; None for a table that ended."""
     await fold_all(ground)
     found: list[str | None] = []
     for one in await ground.inbox.reported_tables(name):
@@ -266,7 +266,7 @@ def fixture_spoilt(monkeypatch: pytest.MonkeyPatch) -> TableIdentifier:
 
     def raise_for_one(notification: Notification, *rest: Any) -> object:  # noqa: ANN401 - as it is called
         if notification.subject == spoilt:
-            raise ZeroDivisionError("nobody thought of this")
+            raise ZeroDivisionError("a defect")
         return fold(notification, *rest)
 
     monkeypatch.setattr(operations, "jobs_after_notification", raise_for_one)
@@ -283,7 +283,7 @@ async def test_record_that_cannot_be_applied_is_a_dead_letter_and_blocks_no_othe
     assert sorted(subjects(claims)) == ["prod:sales.orders", "prod:sales.returns", "prod:sales.spoilt"]
     assert await ground.open_letters() == [("prod:sales.spoilt", "poison")]
     (letter,) = await ground.letters()
-    assert "ZeroDivisionError: nobody thought of this" in letter.detail
+    assert "ZeroDivisionError: a defect" in letter.detail
     figures = await ground.inbox.stats()
     assert (figures.open_intents, figures.dead_letters) == (
         {"prod": 1},

@@ -128,7 +128,6 @@ class File:
             "DELETE FROM sfn.job WHERE key = ANY($2::text[]) AND catalog = $1",
             "DELETE FROM job WHERE key IN (SELECT value FROM json_each(?2)) AND catalog = ?1",
         ),
-        ("SELECT 1 FROM sfn.job FOR UPDATE", "SELECT 1 FROM job"),
         ("SELECT bigint FROM sfn.text", "SELECT bigint FROM text"),
         (
             "CREATE TABLE sfn.t(a bigint NOT NULL, b bytea, c boolean, text text, PRIMARY KEY(a))",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from json import dumps, loads
 
@@ -29,21 +29,11 @@ from sfn.inbox.statistics import (
 )
 from sfn.inbox.transaction import Change, Query, Row, Run, Transaction, Upsert
 
-
-def sweeps_query(catalogs: Collection[str]) -> Query:
-    """Return the query for the last sweeps of catalogs; `parse_sweeps` reads its result."""
-    return Query(
-        "SELECT name, swept_at, unlisted_namespaces FROM sfn.catalog "
-        "WHERE name = ANY($1::text[]) AND swept_at IS NOT NULL",
-        (sorted(catalogs),),
-    )
-
-
 ALL_SWEEPS = Query("SELECT name, swept_at, unlisted_namespaces FROM sfn.catalog WHERE swept_at IS NOT NULL")
 
 
 def parse_sweeps(rows: Sequence[Row]) -> dict[str, LastSweep]:
-    """Return the last sweeps by catalog."""
+    """Return the last sweeps by catalog, from the result of `ALL_SWEEPS`."""
     return {
         name: LastSweep(from_micros(at), frozenset(loads(unlisted)) if unlisted is not None else frozenset())
         for name, at, unlisted in rows

@@ -335,9 +335,12 @@ class Inbox:
                 return
 
     async def renew(self, claims: Sequence[LeasedJob]) -> list[LeasedJob]:
-        return await self._runner.run(
-            lambda transaction: self._operations.renew(transaction, claims), Durability.DERIVED, Wakes.OWN_WORKER
+        renewed = await self._runner.run(
+            lambda transaction: self._operations.renew(transaction, claims), Durability.DERIVED
         )
+        if len(renewed) < len(claims):
+            self.interrupt()
+        return renewed
 
     async def record_location(
         self, claim: LeasedJob, layout_key: str, uuid: str | None

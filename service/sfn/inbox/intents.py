@@ -66,11 +66,6 @@ class OpenIntent:
     def key(self) -> IntentKey:
         return self.id, self.subject
 
-    @property
-    def is_for_whole_catalog(self) -> bool:
-        """True for the intent that replaces those of single tables."""
-        return self.id == WHOLE_CATALOG_ID
-
 
 def intent_stats_by_catalog(catalogs: Mapping[str, OpenIntentStats]) -> tuple[dict[str, int], dict[str, datetime]]:
     """Return `QueueStats.open_intents` and `QueueStats.oldest_intent`."""

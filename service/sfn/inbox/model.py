@@ -423,19 +423,6 @@ class DeadLetterFilter:
     opened_before: datetime | None = None
     opened_since: datetime | None = None
 
-    def matches(self, letter: DeadLetter) -> bool:
-        """Return True if a letter matches all conditions."""
-        catalog = letter.subject.catalog if letter.subject is not None else None
-        return (
-            (self.status is None or letter.status is self.status)
-            and (self.catalog is None or catalog == self.catalog)
-            and (self.table is None or letter.subject == self.table)
-            and (self.reason is None or letter.reason is self.reason)
-            and (self.sender is None or letter.sender == self.sender)
-            and (self.opened_before is None or letter.opened_at < self.opened_before)
-            and (self.opened_since is None or letter.opened_at >= self.opened_since)
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class AdminCommand:

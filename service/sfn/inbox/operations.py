@@ -196,6 +196,10 @@ class Operations:
     Args:
         config: the configuration of the inbox.
         clock: read when a transaction starts, so that waiting for the inbox does not shorten a lease.
+
+    Attributes:
+        config: the configuration.
+        other_folds: what commands and settles folded, until it is observed.
     """
 
     def __init__(self, config: InboxConfig, clock: Callable[[], datetime]) -> None:
@@ -219,21 +223,18 @@ class Operations:
         await unit.write()
         return unit.fold
 
-    async def folded(
-        self, transaction: Transaction, subjects: Collection[JobKey] = (), *, caches: bool = False
-    ) -> Unit:
+    async def folded(self, transaction: Transaction, subjects: Collection[JobKey] = ()) -> Unit:
         """Return the unit of a transaction after a fold that is not written yet.
 
         Args:
             transaction: the transaction.
             subjects: more jobs to read.
-            caches: read the caches of these jobs, too.
         """
         beginning = await self._begin(transaction, [])
         unit = Unit(transaction, Jobs(transaction, beginning.groups, self.config))
         await self._fold(unit, beginning, [])
         unit.others += unit.intents.changes()
-        await unit.jobs.load(subjects, caches=caches)
+        await unit.jobs.load(subjects)
         return unit
 
     async def unfolded(self, transaction: Transaction, subjects: Collection[JobKey]) -> Unit:

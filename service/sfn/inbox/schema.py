@@ -265,9 +265,9 @@ _COLUMN_TYPE: Final = re.compile(r"(?<=\w )(bigint|int|boolean|bytea|text)(?=[ ,
 def sqlite_text(statement: str) -> str:
     """Return a statement in SQLite's words.
 
-    A parameter `$1` becomes `?1`, `= ANY($1)` searches a JSON array, and there are no schemas, casts and locks.
+    A parameter `$1` becomes `?1`, `= ANY($1)` searches a JSON array, and there are no schemas and casts.
     """
-    text = statement.replace("sfn.", "").replace(" FOR UPDATE", "")
+    text = statement.replace("sfn.", "")
     text = _ANY.sub(r"IN (SELECT value FROM json_each(?\1))", text)
     text = _PARAMETER.sub(r"?\1", text)
     if "CREATE TABLE" in text:

@@ -258,7 +258,6 @@ class SqliteWriter:
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_Call[Any] | None] = SimpleQueue()
         self._broken: _Failure | None = None
-        self._has_broken = anyio.Event()
         self._ended = anyio.Event()
         self._closing = False
         self._claims: list[_Call[Any]] = []
@@ -455,8 +454,6 @@ class SqliteWriter:
             call.answer(failure() if failure is not None else None)
         if failure is None:
             self._observe(CommittedTransaction(len(calls), sum(call.messages for call in calls), seconds))
-        if self._broken is not None:
-            self._has_broken.set()
 
     def _sqlite_error(self, error: sqlite3.Error) -> SfnError:
         return to_inbox_error(error, self.where) or self._unexpected(error)
