@@ -50,7 +50,7 @@ from tests.support.clock import HandClock
 
 PLENTY = Capacity(total=100, live=90, sweeps=10)
 TOLD = "told"
-"""A catalog that nobody can ask."""
+"""An event-only catalog."""
 TERMS = InboxConfig(
     lease=timedelta(seconds=30),
     retry_cap=timedelta(minutes=5),

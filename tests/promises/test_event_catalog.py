@@ -1,4 +1,4 @@
-"""What the catalog promises that nobody can ask: it answers by what it is told, and by what metadata files say."""
+"""What an event-only catalog promises: it answers from its events and from metadata files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every inbox keeps of the tables that events report in a catalog that nobody can ask."""
+"""What every inbox keeps of the tables that events report in an event-only catalog."""
 
 from __future__ import annotations
 

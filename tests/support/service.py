@@ -184,7 +184,7 @@ prefix = "{folder}/warehouse"
 scheme = "{scheme}"
 secrets = {{ main = "{secret}" }}
 """
-"""Of a catalog that nobody can ask."""
+"""Of an event-only catalog."""
 
 
 @dataclass(slots=True)
