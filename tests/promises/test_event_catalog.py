@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from typing_extensions import override
 
 from sfn.catalogs import UnlistedNamespace
@@ -267,7 +268,7 @@ async def test_commit_without_a_uuid_after_an_end_counts_for_another_table_alone
         answer = await ground.catalog.load(NAME, None)
         assert isinstance(answer, Loaded)
         assert answer.table == other
-    ground.known = (replace(ended, uuid=None), TableReport(None, (other.metadata_location,)))
+    ground.known = (structs.replace(ended, uuid=None), TableReport(None, (other.metadata_location,)))
     assert await ground.catalog.load(NAME, None) == NoSuchTable(), "it may be a late event of the one that ended"
 
 

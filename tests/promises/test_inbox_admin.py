@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec import structs
 
 from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import CatalogName, TableIdentifier
@@ -25,7 +25,7 @@ async def written(ground: Ground, name: str, catalog_id: str | None) -> None:
     done = ground.done(f"s3://lake/{name}", name)
     live = done.result.table_state.live
     assert live is not None
-    story = TableState(live=replace(live, catalog_id=catalog_id), has_settled=True)
+    story = TableState(live=structs.replace(live, catalog_id=catalog_id), has_settled=True)
     await ground.settled(table(name), Done(done.due_at, PublishResult(story)))
 
 

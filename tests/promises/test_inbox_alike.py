@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec import structs
 from typing_extensions import override
 
 from sfn.domain.events import InboxMessage, Intent, IntentOutcome, Notification, PutResult
@@ -116,7 +117,7 @@ def outcomes(draw: st.DrawFn, claim: LeasedJob, clock: HandClock) -> Outcome:
     kinds: list[Outcome] = [
         Done(at, found),
         Done(at, found, forget=True),
-        Rescheduled(at, "", replace(claim.pending, is_rechecked=True), found),
+        Rescheduled(at, "", structs.replace(claim.pending, is_rechecked=True), found),
         Rescheduled(at, "", PendingChange(), found),
         Retry(at, ""),
         DeadLettered(reason, "", draw(st.sampled_from([None, found])), draw(st.sampled_from([None, at]))),

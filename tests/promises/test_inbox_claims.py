@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName
@@ -173,7 +174,9 @@ async def test_notification_during_a_lease_does_not_shorten_a_pause(
 async def test_pending_change_survives_a_reschedule_but_not_a_success(ground: Ground) -> None:
     await ground.inbox.put([Notification(ORDERS, min_metadata_location=pointer(3))])
     claim = await ground.claim()
-    await ground.settle(claim, Rescheduled(ground.now, "replicas lag", replace(claim.pending, is_rechecked=True)))
+    await ground.settle(
+        claim, Rescheduled(ground.now, "replicas lag", structs.replace(claim.pending, is_rechecked=True))
+    )
     claim = await ground.claim()
     assert claim.pending == PendingChange(min_metadata_location=pointer(3), is_rechecked=True)
     await ground.settle(claim, Done(ground.now))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from sfn.domain.events import Notification, TableOrigin, current_table
 from sfn.domain.identifiers import TableIdentifier
@@ -47,7 +46,7 @@ async def now(ground: Ground, name: TableIdentifier = ORDERS) -> tuple[str | Non
 def published(ground: Ground, claim: LeasedJob, number: int, uuid: str = "u1") -> PublishResult:
     """What a publish of a file leaves, which knows no more than was known when its job was claimed."""
     live = PublishedPointer(pointer(number), uuid, AT, ground.now)
-    return PublishResult(replace(claim.table_state, live=live, has_settled=True))
+    return PublishResult(structs.replace(claim.table_state, live=live, has_settled=True))
 
 
 async def test_no_reported_table_is_stored_for_a_queryable_catalog(ground: Ground) -> None:

@@ -16,7 +16,7 @@ from sfn.inbox.model import Job, JobState
 from sfn.inbox.records import decode_job, decode_record, encode_key
 from sfn.inbox.schema import JOB
 from sfn.inbox.sqlite_writer import SqliteTransaction
-from sfn.inbox.transaction import Change, Upsert
+from sfn.inbox.transaction import Change, Update, Upsert
 from tests.simulation.loop import SimulatedLoop
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class WatchedTransaction(SqliteTransaction):
 
 def _changed_keys(changes: Iterable[Change]) -> Iterator[str]:
     for change in changes:
-        if isinstance(change, Upsert):
+        if isinstance(change, Upsert | Update):
             if change.table is JOB:
                 yield from (row[0] for row in change.rows)
         elif change.text.startswith(_DELETED) and isinstance(change.values[0], list):

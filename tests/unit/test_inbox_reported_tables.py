@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -10,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from sfn.domain.events import Notification, TableOrigin, TableReport, current_table
 from sfn.domain.identifiers import TableIdentifier
@@ -266,7 +266,7 @@ def job(
     published: int | None = 1,
 ) -> Job:
     live = PublishedPointer(pointer(published), "u", "s3://lake/u", NOW) if published is not None else None
-    reported = tuple(replace(one, uuid=uuid) for one in KNOWN)
+    reported = tuple(structs.replace(one, uuid=uuid) for one in KNOWN)
     return Job(NAME, NOW, reason=reason, pending=pending, table_state=TableState(live, reported=reported))
 
 
@@ -298,7 +298,7 @@ def test_undecided_locations_stay(undecided: Job) -> None:
 def test_table_of_a_known_uuid_is_the_only_one() -> None:
     known = job()
     former = TableReport("u", (pointer(0),), 0, 1)
-    state = replace(known.table_state, reported=(former, *known.table_state.reported))
+    state = structs.replace(known.table_state, reported=(former, *known.table_state.reported))
     assert len(tables_of(Job(NAME, NOW, table_state=state))) == 1
 
 

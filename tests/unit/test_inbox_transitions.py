@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from datetime import datetime
 from uuid import UUID
 
@@ -171,7 +170,7 @@ def test_an_ask_that_tells_something_does_what_an_event_does(row: Job | None) ->
     assert after is not None
     assert after == replace(told, pending=after.pending, event_seq=0 if row is None else row.event_seq)
     is_all_relayed = row is None or row.pending == PendingChange()
-    assert after.pending == dataclasses.replace(told.pending, is_relayed=is_all_relayed)
+    assert after.pending == replace(told.pending, is_relayed=is_all_relayed)
 
 
 def test_what_only_other_spellings_told_is_known_until_an_event_comes() -> None:

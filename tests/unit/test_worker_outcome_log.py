@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 from typing_extensions import override
 
@@ -336,7 +337,7 @@ async def test_no_story_puts_a_name_into_the_page() -> None:
 
 NOW = HandClock().now()
 BEFORE = PublishedPointer("file:///t/metadata/1.json", "u1", "file:///t", NOW)
-AFTER = replace(BEFORE, metadata_location="file:///t/metadata/2.json")
+AFTER = structs.replace(BEFORE, metadata_location="file:///t/metadata/2.json")
 COMMITTED = Table("u1", "file:///t", AFTER.metadata_location, last_updated_ms=int((NOW.timestamp() - 5) * 1000))
 WROTE = PublishResult(
     TableState(live=AFTER), PublishCache(COMMITTED), written_keys=("file:///t/metadata/_sfn/t_main.ver",)

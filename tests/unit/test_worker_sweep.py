@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import anyio
 import msgspec
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 from typing_extensions import override
@@ -248,7 +249,9 @@ async def test_what_is_held_already_counts_among_the_absences(world: World) -> N
     for claim in await world.ground.claims():
         await world.ground.settle(
             claim,
-            DeadLettered(DeadLetterReason.HELD_DROP, "held", PublishResult(replace(claim.table_state, on_hold=True))),
+            DeadLettered(
+                DeadLetterReason.HELD_DROP, "held", PublishResult(structs.replace(claim.table_state, on_hold=True))
+            ),
         )
     world.catalog.drop(tables[11])
     assert not (await world.swept()).within_limit
@@ -677,7 +680,9 @@ async def test_what_is_held_in_a_namespace_that_could_not_be_listed_still_counts
     for claim in await world.ground.claims():
         await world.ground.settle(
             claim,
-            DeadLettered(DeadLetterReason.HELD_DROP, "held", PublishResult(replace(claim.table_state, on_hold=True))),
+            DeadLettered(
+                DeadLetterReason.HELD_DROP, "held", PublishResult(structs.replace(claim.table_state, on_hold=True))
+            ),
         )
     world.catalog.close_namespace("closed")
     world.inbox.allow(limit)

@@ -7,7 +7,6 @@ the inbox stores them as they are (`sfn.inbox.records`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -63,8 +62,7 @@ class TableOrigin(StrEnum):
     """The table's metadata existed before: the table was registered or renamed."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableReport:
+class TableReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """The newest that events reported of one table under one name, in an event-only catalog.
 
     Attributes:

@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar, TypeAlias, assert_never
 
+import msgspec
+
 from sfn.domain.events import TableReport
 from sfn.domain.identifiers import JobKey, Table, TableIdentifier, normal_uuid
 
@@ -88,8 +90,7 @@ class Capacity:
         return max(0, min(most, self.per_group.get(group, self.total + self.sweeps)))
 
 
-@dataclass(frozen=True, slots=True)
-class StoredObject:
+class StoredObject(msgspec.Struct, frozen=True):
     """A file as it was read or written.
 
     Attributes:
@@ -101,8 +102,7 @@ class StoredObject:
     etag: str
 
 
-@dataclass(frozen=True, slots=True)
-class PublishCache:
+class PublishCache(msgspec.Struct, frozen=True, omit_defaults=True):
     """The observations of the last publish. They are dropped on any failure and never needed.
 
     Attributes:
@@ -112,11 +112,10 @@ class PublishCache:
 
     table: Table | None = None
     etag: str | None = None
-    objects: Mapping[str, StoredObject | None] = field(default_factory=dict)
+    objects: Mapping[str, StoredObject | None] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class PendingChange:
+class PendingChange(msgspec.Struct, frozen=True, omit_defaults=True):
     """The coalesced notifications since the last settled publish.
 
     Attributes:
@@ -144,8 +143,7 @@ class PendingChange:
     is_relayed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedPointer:
+class PublishedPointer(msgspec.Struct, frozen=True, omit_defaults=True):
     """The pointer in a job's live file.
 
     Attributes:
@@ -163,11 +161,10 @@ class PublishedPointer:
     catalog_id: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "uuid", normal_uuid(self.uuid))
+        msgspec.structs.force_setattr(self, "uuid", normal_uuid(self.uuid))
 
 
-@dataclass(frozen=True, slots=True)
-class TableState:
+class TableState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The durable state of a job's table, except for its locations.
 
     Attributes:
@@ -194,10 +191,10 @@ class TableState:
 
     live: PublishedPointer | None = None
     has_settled: bool = False
-    missing_since: Mapping[str, datetime] = field(default_factory=dict)
+    missing_since: Mapping[str, datetime] = msgspec.field(default_factory=dict)
     on_hold: bool = False
     limit_overridden: bool = False
-    version_hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    version_hints: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     foreign_version_hint: str | None = None
     renamed_to: TableIdentifier | None = None
     refresh_at: datetime | None = None

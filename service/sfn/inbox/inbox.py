@@ -7,6 +7,7 @@ which claims have an unknown result, and how much waits to be folded.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -55,6 +56,12 @@ FOLD_LIMIT: Final = 50_000
 """Most records that may wait to be folded before receivers fold, too: then accepting takes as long as folding."""
 FOLD_INTERVAL: Final = 1.0
 """Seconds until waiting records are folded if no worker claims: intents count against their limits from then on."""
+FOLD_PAUSE: Final = 0.000_25
+"""Seconds until a waiting claim folds again, for each record that the last fold had. A fold of many records costs less
+a record, because one table's records change one job: so from some 4,000 records a second on, folds become larger, up
+to those of `MAX_FOLD_PAUSE`, and below that a claim is hardly delayed."""
+MAX_FOLD_PAUSE: Final = 0.25
+"""Seconds."""
 MAX_CAUGHT_UP: Final = 20_000
 """Most records that are folded before one claim: they take about a second."""
 MAX_SETTLED: Final = 64
@@ -187,7 +194,11 @@ class Inbox:
         # Records that this process may have accepted, and how many of them are folded for certain.
         self._accepted, self._applied = unapplied, 0
         self._folded_at = -FOLD_INTERVAL
+        self._fold_due_at = -math.inf
+        # The number that the last claim returned that folded: whatever made a job due since is not part of it.
+        self._claimed_number: int | None = None
         self._is_waiting = self._is_interrupted = False
+        self._interrupted = anyio.Event()
         self._settles = Batcher[SettleRequest, bool](self._settle_all, weight=lambda _: 1, max_weight=MAX_SETTLED)
         # By their tokens and subjects, claims that may have been made and settles that may have been stored.
         self._unsure: dict[tuple[int, JobKey], LeasedJob] = {}
@@ -243,7 +254,7 @@ class Inbox:
         self, capacity: Capacity, running: Sequence[LeasedJob] = (), until: datetime | None = None
     ) -> ClaimResult:
         self._is_interrupted = is_over = False
-        claimed, number = await self._claim(capacity, running)
+        claimed = await self._claim(capacity, running, folds=until is None or self._may_fold)
         while not (until is None or claimed.has_news or is_over or self._is_interrupted):
             now = self._clock.now()
             wait_until = self._wait_until(claimed.next_due, until, now)
@@ -252,19 +263,35 @@ class Inbox:
             self._is_waiting = True
             try:
                 with anyio.move_on_after((wait_until - now).total_seconds()):
-                    found = await self._claim_after(number, capacity, running)
-                    is_over = False
+                    await self._pause_folds()
+                    if not self._is_interrupted:
+                        found = await self._claim_after(self._claimed_number, capacity, running, folds=True)
+                        is_over = False
             finally:
                 self._is_waiting = False
             if self._is_interrupted and found is None:
                 break
-            claimed, number = found or await self._claim(capacity, running)
+            claimed = found or await self._claim(capacity, running, folds=self._may_fold)
         return claimed
 
     def interrupt(self) -> None:
         self._is_interrupted = True
         if self._is_waiting:
+            self._interrupted.set()
             self._runner.end_wait()
+
+    @property
+    def _may_fold(self) -> bool:
+        """False while the worker's claims do not fold, because the last fold was not long ago."""
+        return anyio.current_time() >= self._fold_due_at
+
+    async def _pause_folds(self) -> None:
+        """Wait until claims may fold, or until an interrupt."""
+        if self._may_fold:
+            return
+        self._interrupted = anyio.Event()
+        with anyio.move_on_after(self._fold_due_at - anyio.current_time()):
+            await self._interrupted.wait()
 
     def _wait_until(self, next_due: datetime | None, until: datetime, now: datetime) -> datetime:
         """Return how long to wait for a signal.
@@ -278,11 +305,11 @@ class Inbox:
         moments += [now + interval] if interval is not None else []
         return max(now, min(moments))
 
-    async def _claim(self, capacity: Capacity, running: Sequence[LeasedJob]) -> tuple[ClaimResult, int]:
+    async def _claim(self, capacity: Capacity, running: Sequence[LeasedJob], *, folds: bool) -> ClaimResult:
         """Claim at once."""
         made: list[LeasedJob] = []
         try:
-            found = await self._claim_after(None, capacity, running, made)
+            found = await self._claim_after(None, capacity, running, made, folds=folds)
         except BaseException:
             # If these claims were committed, no worker has their jobs.
             self._remember_unsure(made)
@@ -291,12 +318,19 @@ class Inbox:
         return found
 
     async def _claim_after(
-        self, after: int | None, capacity: Capacity, running: Sequence[LeasedJob], made: list[LeasedJob] | None = None
-    ) -> tuple[ClaimResult, int] | None:
+        self,
+        after: int | None,
+        capacity: Capacity,
+        running: Sequence[LeasedJob],
+        made: list[LeasedJob] | None = None,
+        *,
+        folds: bool,
+    ) -> ClaimResult | None:
         """Claim once something may have made a job due since the claim with the number `after`, see `Runner.claim`."""
         self._forget_doubts()
-        await self._catch_up(MAX_FOLDED)
-        request = ClaimRequest(capacity, running, list(self._unsure.values()))
+        if folds:
+            await self._catch_up(MAX_FOLDED)
+        request = ClaimRequest(capacity, running, list(self._unsure.values()), folds=folds)
         leased = made if made is not None else []
         accepted = self._accepted
         found = await self._runner.claim(
@@ -305,8 +339,10 @@ class Inbox:
         if found is None:
             return None
         claimed, number = found
-        self._note_fold(claimed.fold, accepted)
-        return self._operations.with_unreported(claimed), number
+        if folds:
+            self._claimed_number = number
+            self._note_fold(claimed.fold, accepted)
+        return self._operations.with_unreported(claimed)
 
     def _give_back(self, claimed: ClaimResult) -> None:
         """Have the next claim give back what was leased for a claim that was cancelled, and report the rest."""
@@ -540,7 +576,8 @@ class Inbox:
 
     def _note_fold(self, fold: FoldResult, accepted: int) -> None:
         """Note a fold that began after `accepted` records; what came meanwhile may have been too late for it."""
-        self._folded_at = anyio.current_time()
+        self._folded_at = now = anyio.current_time()
+        self._fold_due_at = now + min(fold.records * FOLD_PAUSE, MAX_FOLD_PAUSE)
         applied = min(self._applied + fold.records, self._accepted) if fold.has_more else accepted
         self._applied = max(self._applied, applied)
         self._observe(fold)

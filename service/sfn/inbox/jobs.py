@@ -38,7 +38,7 @@ from sfn.inbox.records import (
 )
 from sfn.inbox.schema import CACHE, GROUP, JOB, MAX_OUTCOMES, OUTCOME, PLACE
 from sfn.inbox.statistics import MissingTableStats
-from sfn.inbox.transaction import Change, Query, Row, Run, Transaction, Upsert, counted
+from sfn.inbox.transaction import Change, Query, Row, Run, Transaction, Update, Upsert, counted
 from sfn.sfnfile.naming import layout_location
 
 _JOB: Final = "SELECT job.concurrency_group, job.record, CAST(NULL AS bytea) AS cache FROM sfn.job AS job"
@@ -251,7 +251,7 @@ class Jobs:
             if job is None:
                 rows.gone += [encode_key(subject)] if stored is not None else []
             elif stored is None or job is not stored.job:
-                rows.add(job, stored.job if stored is not None else None, self._group_number(job, stored, rows.made))
+                rows.add(job, self._group_number(job, stored, rows.made), stored)
         rows.outcomes += [row for row in self._outcomes if row[0] not in rows.gone]
         return rows.changes()
 
@@ -281,6 +281,8 @@ class _Rows:
 
     made: dict[ConcurrencyGroup, int] = field(default_factory=dict)
     jobs: list[Row] = field(default_factory=list)
+    rescheduled: list[Row] = field(default_factory=list)
+    changed_records: list[Row] = field(default_factory=list)
     caches: list[Row] = field(default_factory=list)
     without_cache: list[str] = field(default_factory=list)
     places: list[Row] = field(default_factory=list)
@@ -288,10 +290,16 @@ class _Rows:
     outcomes: list[Row] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
 
-    def add(self, job: Job, before: Job | None, group: int) -> None:
+    def add(self, job: Job, group: int, stored: StoredJob | None) -> None:
         """Add the rows of a changed job."""
-        key = encode_key(job.subject)
-        self.jobs.append(_job_row(key, job, group))
+        key, before = encode_key(job.subject), stored.job if stored is not None else None
+        table, schedule, record = _table_columns(job), _schedule_columns(job, group), encode_job(job)
+        if stored is None or table != _table_columns(stored.job):
+            self.jobs.append((key, job.subject.catalog, *schedule, *table, record))
+        elif schedule != _schedule_columns(*stored):
+            self.rescheduled.append((key, *schedule, record))
+        else:
+            self.changed_records.append((key, record))
         if job.cache is not UNREAD_CACHE and (before is None or job.cache is not before.cache):
             cache = encode_cache(job.cache)
             if cache is not None:
@@ -314,6 +322,10 @@ class _Rows:
         for table, rows in ((JOB, self.jobs), (CACHE, self.caches), (OUTCOME, self.outcomes)):
             if rows:
                 changes.append(Upsert(table, rows))
+        if self.rescheduled:
+            changes.append(Update(JOB, self.rescheduled, ("key", *_SCHEDULE, "record")))
+        if self.changed_records:
+            changes.append(Update(JOB, self.changed_records, ("key", "record")))
         if self.places:
             changes.append(Upsert(PLACE, self.places, conflict="DO NOTHING"))
         changes += [
@@ -330,23 +342,30 @@ class _Rows:
         return changes
 
 
-def _job_row(key: str, job: Job, group: int) -> Row:
-    live = job.table_state.live
+_SCHEDULE: Final = ("concurrency_group", "state", "stat_state", "due_at", "lease_until", "pending_since")
+"""The columns that folds, claims and settles change often."""
+
+
+def _schedule_columns(job: Job, group: int) -> Row:
     return (
-        key,
-        job.subject.catalog,
         group,
         job.state.value,
         stat_state(job) if isinstance(job.subject, TableIdentifier) else "",
         to_micros(job.due_at),
         to_micros_or_none(job.lease_until) if job.state is JobState.LEASED else None,
         to_micros_or_none(job.pending_since),
+    )
+
+
+def _table_columns(job: Job) -> Row:
+    """Return the columns from `reason` to `is_renamed`."""
+    live = job.table_state.live
+    return (
         job.reason.value if job.reason is not None else None,
         live.uuid if live is not None else None,
         live.location if live is not None else None,
         to_micros_or_none(table_missing_since(job.table_state)),
         True if is_renamed(job) else None,
-        encode_job(job),
     )
 
 

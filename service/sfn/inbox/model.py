@@ -33,8 +33,7 @@ from sfn.sfnfile.locations import store_prefix
 from sfn.sfnfile.naming import layout_location
 
 
-@dataclass(frozen=True, slots=True)
-class LastResult:
+class LastResult(msgspec.Struct, frozen=True):
     """The result of the last claim of a job.
 
     Attributes:

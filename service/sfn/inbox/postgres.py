@@ -43,7 +43,7 @@ from sfn.inbox.records import LogRow, to_micros
 from sfn.inbox.schema import APPEND_NUMBERS, POSTGRES_MIGRATIONS, Migration
 from sfn.inbox.sqlite import ignore_commit, ignore_fold
 from sfn.inbox.statistics import QueueStats
-from sfn.inbox.transaction import Appended, Change, Query, Row, Run, Upsert
+from sfn.inbox.transaction import Appended, Change, Query, Row, Run, Update, Upsert
 
 T = TypeVar("T")
 
@@ -176,7 +176,10 @@ class PostgresTransaction:
                 texts.append(change.text)
                 values += map(_storable, change.values)
             else:
-                texts.append(_upsert_text(change.table.name, _typed(change), change.on_conflict))
+                if isinstance(change, Update):
+                    texts.append(_update_text(change.table.name, _typed(change)))
+                else:
+                    texts.append(_upsert_text(change.table.name, _typed(change), change.on_conflict))
                 values += [[_storable(value) for value in column] for column in zip(*change.rows, strict=True)]
         await self.connection.execute(_chained(tuple(texts)), *values)
 
@@ -211,15 +214,30 @@ async def append_rows(connection: PostgresConnection, rows: Sequence[LogRow]) ->
     return Appended([first + place in new for place in range(1, len(rows) + 1)], first + len(rows))
 
 
-def _typed(change: Upsert) -> tuple[tuple[str, str], ...]:
-    return tuple((name, change.table.columns[name]) for name in change.names)
+def _typed(change: Upsert | Update) -> tuple[tuple[str, str], ...]:
+    names = change.columns if isinstance(change, Update) else change.names
+    return tuple((name, change.table.columns[name]) for name in names)
 
 
 @lru_cache(maxsize=256)
 def _upsert_text(table: str, columns: tuple[tuple[str, str], ...], conflict: str) -> str:
+    names, rows = _unnested(columns)
+    return f"INSERT INTO sfn.{table}({names}) SELECT * FROM {rows} ON CONFLICT {conflict}"
+
+
+@lru_cache(maxsize=256)
+def _update_text(table: str, columns: tuple[tuple[str, str], ...]) -> str:
+    _, rows = _unnested(columns)
+    key, *changed = [name for name, _ in columns]
+    values = ", ".join(f"{name} = new.{name}" for name in changed)
+    return f"UPDATE sfn.{table} AS old SET {values} FROM {rows} WHERE old.{key} = new.{key}"
+
+
+def _unnested(columns: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """Return the names of columns, and the rows of one array for each."""
     names = ", ".join(name for name, _ in columns)
     arrays = ", ".join(f"${number}::{kind}[]" for number, (_, kind) in enumerate(columns, start=1))
-    return f"INSERT INTO sfn.{table}({names}) SELECT * FROM unnest({arrays}) AS new({names}) ON CONFLICT {conflict}"
+    return names, f"unnest({arrays}) AS new({names})"
 
 
 @lru_cache(maxsize=256)

@@ -15,8 +15,9 @@ without a uuid may be of the next table or a late one: the metadata file decides
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from sfn.domain.events import Notification, TableOrigin, TableReport, current_table
 from sfn.domain.identifiers import TableIdentifier, normal_uuid

@@ -26,7 +26,7 @@ from sfn.inbox.inbox import Durability, Operation, Wakes
 from sfn.inbox.model import RETRY_AFTER, CommittedTransaction
 from sfn.inbox.records import LogRow
 from sfn.inbox.schema import sqlite_text
-from sfn.inbox.transaction import Appended, Change, Query, Row, Run, Transaction, drive
+from sfn.inbox.transaction import Appended, Change, Query, Row, Run, Transaction, Update, drive
 
 T = TypeVar("T")
 
@@ -108,6 +108,8 @@ class SqliteTransaction:
         for change in changes:
             if isinstance(change, Run):
                 self.db.execute(sqlite_text(change.text), _bound(change.values))
+            elif isinstance(change, Update):
+                self.db.executemany(_update_text(change.table.name, change.columns), change.rows)
             else:
                 names = change.names
                 self.db.executemany(
@@ -143,6 +145,12 @@ class SqliteTransaction:
     async def token(self) -> int:
         self._token += 1
         return self._token
+
+
+def _update_text(table: str, columns: Sequence[str]) -> str:
+    key, *changed = columns
+    values = ", ".join(f"{name} = ?{number}" for number, name in enumerate(changed, start=2))
+    return f"UPDATE {table} SET {values} WHERE {key} = ?1"
 
 
 def _append_text(rows: int) -> str:

@@ -58,6 +58,23 @@ class Upsert(NamedTuple):
         return f"({', '.join(self.table.key)}) DO UPDATE SET {', '.join(changed)}"
 
 
+class Update(NamedTuple):
+    """Rows that exist and get new values in some columns.
+
+    An upsert would do the same, but a database changes every index of a column that a statement names: in SQLite, an
+    update of the record alone takes a quarter of the time of the upsert.
+
+    Attributes:
+        table: the table; its key is one column.
+        rows: the values of `columns`; no two rows have the same key.
+        columns: names of the columns, the key first.
+    """
+
+    table: StoredTable
+    rows: Sequence[Row]
+    columns: tuple[str, ...]
+
+
 class Run(NamedTuple):
     """A statement that changes rows."""
 
@@ -65,7 +82,7 @@ class Run(NamedTuple):
     values: tuple[object, ...] = ()
 
 
-Change: TypeAlias = Upsert | Run
+Change: TypeAlias = Upsert | Update | Run
 
 
 class Appended(NamedTuple):

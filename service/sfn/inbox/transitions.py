@@ -25,7 +25,6 @@ Start with `on_notification`, `on_claim` and `on_settle`. In event-only catalogs
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import assert_never
@@ -96,7 +95,7 @@ def on_notification(job: Job | None, notification: Notification, seq: int, now: 
         adopt_catalog_id=notification.adopt_catalog_id or job.pending.adopt_catalog_id,
         is_guessed=notification.is_guessed and (job.pending.is_guessed or job.pending == PendingChange()),
     )
-    table_state = dataclasses.replace(job.table_state, on_hold=True) if notification.hold_drops else job.table_state
+    table_state = replace(job.table_state, on_hold=True) if notification.hold_drops else job.table_state
     state, due_at = _due_after_notification(job, now, cap)
     return replace(
         _start_pending(job, now),
@@ -131,7 +130,7 @@ def on_wakeup(job: Job | None, wakeup: Wakeup, now: datetime, cap: timedelta) ->
         )
         is_relayed = job is None or job.pending.is_relayed or job.pending == PendingChange()
         after = on_notification(job, notification, 0, now, cap)
-        return replace(after, pending=dataclasses.replace(after.pending, is_relayed=is_relayed))
+        return replace(after, pending=replace(after.pending, is_relayed=is_relayed))
     if wakeup.location is not None:
         if job is not None and wakeup.location in job.locations:
             return None
@@ -252,7 +251,7 @@ def on_settle(job: Job, leased: LeasedJob, outcome: Outcome, now: datetime, cap:
 
 def on_release_hold(job: Job, now: datetime) -> Job:
     """Return a held job released: its drop passes once, and a worker that has it leased loses the lease."""
-    table_state = dataclasses.replace(job.table_state, on_hold=False, limit_overridden=True)
+    table_state = replace(job.table_state, on_hold=False, limit_overridden=True)
     job = replace(
         job, table_state=table_state, attempt=0, failing_since=None, pending_since=None, reason=None, lease_until=None
     )
@@ -278,9 +277,9 @@ def _apply_result(job: Job, leased: LeasedJob, result: PublishResult) -> Job:
     What events reported of the table stays too, because events alone change it.
     """
     on_hold = job.table_state.on_hold and not leased.table_state.on_hold
-    table_state = dataclasses.replace(result.table_state, on_hold=True) if on_hold else result.table_state
+    table_state = replace(result.table_state, on_hold=True) if on_hold else result.table_state
     if table_state.reported != job.table_state.reported:
-        table_state = dataclasses.replace(table_state, reported=job.table_state.reported)
+        table_state = replace(table_state, reported=job.table_state.reported)
     return replace(
         job,
         table_state=table_state,
@@ -298,7 +297,7 @@ def _requeue_for_newer(job: Job, leased: LeasedJob, still_pending: PendingChange
     """
     drop = job.pending.drop and (still_pending.drop or not leased.pending.drop)
     purge = job.pending.purge and (still_pending.purge or not leased.pending.purge)
-    return _queued(replace(job, pending=dataclasses.replace(job.pending, drop=drop, purge=purge)), now, now)
+    return _queued(replace(job, pending=replace(job.pending, drop=drop, purge=purge)), now, now)
 
 
 def _mark_processed(job: Job, leased: LeasedJob) -> Job:
@@ -367,5 +366,5 @@ def jobs_after_notification(
         return jobs
     for name, tables in on_report(subject, notification, seq, lambda name: tables_of(load(name))).items():
         job = jobs.get(name) or on_notification(load(name), Notification(name), seq, now, cap)
-        jobs[name] = replace(job, table_state=dataclasses.replace(job.table_state, reported=tables))
+        jobs[name] = replace(job, table_state=replace(job.table_state, reported=tables))
     return jobs

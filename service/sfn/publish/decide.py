@@ -16,6 +16,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, TypeAlias
 
+from msgspec import structs
+
 from sfn.domain.catalog_answer import NoSuchTable, StagedCreate
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, LeasedJob, PublishResult, Rescheduled
@@ -146,7 +148,7 @@ def _follow_answer(
     if table is None and not context.documents:
         return outcome_without_table(context, builder)
     if builder.dead_letter is not None:
-        table_state = replace(context.job.table_state, missing_since=builder.missing_since, on_hold=True)
+        table_state = structs.replace(context.job.table_state, missing_since=builder.missing_since, on_hold=True)
         return _hold(
             context, replace(builder.dead_letter, result=PublishResult(table_state)), refresh=refresh, jitter=jitter
         )
@@ -186,7 +188,7 @@ def _remove_older_first(context: PublishContext, table: Table, *, refresh: bool,
     if not isinstance(plan, PublishPlan) or not isinstance(plan.outcome, Rescheduled):
         return None
     # The event about the new table is still pending.
-    pending = replace(plan.outcome.pending, min_metadata_location=context.job.pending.min_metadata_location)
+    pending = structs.replace(plan.outcome.pending, min_metadata_location=context.job.pending.min_metadata_location)
     return replace(plan, outcome=replace(plan.outcome, pending=pending))
 
 
@@ -201,7 +203,7 @@ def _hold(context: PublishContext, dead: DeadLettered, *, refresh: bool, jitter:
     """Return the dead letter of a held job, or a plan that first rewrites its files if their refresh is due."""
     table_state = dead.result.table_state if dead.result is not None else context.job.table_state
     if refresh or table_state.refresh_at is None:
-        table_state = replace(table_state, refresh_at=next_refresh_at(context.answer, context.policy, jitter))
+        table_state = structs.replace(table_state, refresh_at=next_refresh_at(context.answer, context.policy, jitter))
     builder = PlanBuilder()
     if refresh:
         _refresh_files(context, builder)

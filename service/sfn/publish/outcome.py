@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from msgspec import structs
+
 from sfn.domain.events import current_table
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import (
@@ -47,10 +49,12 @@ def outcome_of(
     if builder.rechecks:
         at, why = min(builder.rechecks)
         is_not_last = any(later > at for later, _ in builder.rechecks)
-        pending = context.job.pending if is_not_last else replace(context.job.pending, min_metadata_location=None)
+        pending = (
+            context.job.pending if is_not_last else structs.replace(context.job.pending, min_metadata_location=None)
+        )
         is_same = _is_same_published(context.job.table_state, table_state)
-        pending = replace(pending, drop=pending.drop and is_same, purge=context.is_purged and is_same)
-        pending = replace(pending, is_rechecked=pending.is_rechecked or builder.recheck_unconfirmed)
+        pending = structs.replace(pending, drop=pending.drop and is_same, purge=context.is_purged and is_same)
+        pending = structs.replace(pending, is_rechecked=pending.is_rechecked or builder.recheck_unconfirmed)
         return Rescheduled(at, why, pending, result)
     expiries = _expiries(after.values(), context.answer.answered_at)
     due = min([table_state.refresh_at or context.answer.answered_at, *expiries])
@@ -86,13 +90,15 @@ def outcome_without_table(context: PublishContext, builder: PlanBuilder) -> Done
     misses = 1 if is_new else table_state.misses + 1
     if context.listed_name is not None:
         return _other_spelling(context, builder, context.listed_name)
-    cleared = replace(table_state, live=None, foreign_version_hint=None, renamed_to=None, foreign_catalog_id=None)
-    table_state = replace(cleared, misses=misses)
+    cleared = structs.replace(
+        table_state, live=None, foreign_version_hint=None, renamed_to=None, foreign_catalog_id=None
+    )
+    table_state = structs.replace(cleared, misses=misses)
     result = PublishResult(table_state, wakeups=tuple(builder.wakeups), wake_locations=wake_locations)
     pending = PendingChange() if policy.event_only else context.job.pending
     why = "neither a table nor an SFN file was found"
     if builder.recheck_unconfirmed:
-        return Rescheduled(*min(builder.rechecks), replace(pending, is_rechecked=True), result)
+        return Rescheduled(*min(builder.rechecks), structs.replace(pending, is_rechecked=True), result)
     if table_state.misses == 1 and not table_state.has_settled:
         return Rescheduled(answered + policy.replica_lag, why, pending, result)
     if is_alive or (table_state.misses <= max_misses + 1 and is_remembered):
@@ -109,7 +115,9 @@ def _other_spelling(context: PublishContext, builder: PlanBuilder, listed: Table
     table_state, policy, answered = context.job.table_state, context.policy, context.answer.answered_at
     is_new, has_news = table_state.listed_as != listed, context.job.pending != PendingChange()
     misses = 1 if is_new or has_news else table_state.misses + 1
-    table_state = replace(table_state, live=None, missing_since={}, on_hold=False, misses=misses, listed_as=listed)
+    table_state = structs.replace(
+        table_state, live=None, missing_since={}, on_hold=False, misses=misses, listed_as=listed
+    )
     result = PublishResult(table_state, wakeups=tuple(builder.wakeups))
     if misses > policy.expire_after // policy.refresh_after + 1:
         return Done(answered, PublishResult(wakeups=tuple(builder.wakeups)), forget=True)
@@ -119,7 +127,7 @@ def _other_spelling(context: PublishContext, builder: PlanBuilder, listed: Table
 
 def outcome_of_staged_create(job: LeasedJob, answer: CatalogAnswer, policy: Policy, jitter: float) -> Done:
     """Return the outcome for a staged create: nothing to publish, and nothing counts as missing."""
-    table_state = replace(job.table_state, missing_since={}, refresh_at=next_refresh_at(answer, policy, jitter))
+    table_state = structs.replace(job.table_state, missing_since={}, refresh_at=next_refresh_at(answer, policy, jitter))
     return Done(answer.answered_at + policy.refresh_after, PublishResult(table_state, PublishCache()))
 
 
@@ -141,7 +149,7 @@ def _table_state(
     is_followed = context.table is not None and context.conflict is None
     is_decided = is_followed or not builder.rechecks
     renew = refresh or before.refresh_at is None
-    return replace(
+    return structs.replace(
         before,
         live=_published(context, after),
         has_settled=True,

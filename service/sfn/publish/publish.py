@@ -6,6 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from msgspec import structs
+
 from sfn.catalogs import Catalog
 from sfn.catalogs.spelling import ListingUnavailable, Spellings
 from sfn.clock import Clock
@@ -220,7 +222,7 @@ class _Publish:
         cache, written = self.queries.new_cache(observations), tuple(self.written_keys)
         if not (planned or observations.is_from_cache or isinstance(outcome, Done)):
             # The decision may have stopped before it saw the files of an earlier publish that crashed.
-            cache = replace(cache, objects={})
+            cache = structs.replace(cache, objects={})
         pause_ends = observations.answer_for(self.name).answered_at + self.policy.min_publish_interval
         result = replace(outcome.result, cache=cache, written_keys=written, not_before=pause_ends if written else None)
         return replace(outcome, result=result)
@@ -323,7 +325,7 @@ class QueryRunner:
         answered_at = self.ports.clock.now()
         if isinstance(loaded, Loaded):
             if table == self.name:
-                self.latest_cache = replace(self.latest_cache, table=loaded.table, etag=loaded.etag)
+                self.latest_cache = structs.replace(self.latest_cache, table=loaded.table, etag=loaded.etag)
             return CatalogAnswer(loaded.table, loaded.etag, asked_at, answered_at, observations.next_sequence())
         if isinstance(loaded, NotModified) and cached.table is not None:
             return CatalogAnswer(cached.table, cached.etag, asked_at, answered_at, observations.next_sequence())
@@ -344,7 +346,7 @@ class QueryRunner:
             for key, observed in observations.files.items()
             if key in own_keys or self._is_ours(observed, key)
         }
-        return replace(self.latest_cache, objects=objects)
+        return structs.replace(self.latest_cache, objects=objects)
 
     def _own_keys(self) -> list[str]:
         """Return the keys of this job. Only these may be cached; other jobs change the other files."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
+
+from msgspec import structs
 
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import (
@@ -35,7 +36,9 @@ def why_not_follow(context: PublishContext, table: Table, builder: PlanBuilder) 
             "stay as they are. Send the table's newest event again. If the older state is right: "
             f"sfn release {context.name.catalog}"
         )
-        return DeadLettered(DeadLetterReason.HELD_DROP, detail, PublishResult(replace(job.table_state, on_hold=True)))
+        return DeadLettered(
+            DeadLetterReason.HELD_DROP, detail, PublishResult(structs.replace(job.table_state, on_hold=True))
+        )
     trusted_at = _trusted_at(context, table, order)
     if answer.asked_at < trusted_at:
         return Rescheduled(
@@ -49,12 +52,14 @@ def why_not_follow(context: PublishContext, table: Table, builder: PlanBuilder) 
             f"{context.name} was rolled back to {table.metadata_location}, and the drop limit is reached: "
             f"the files stay as they are. If the rollback is right: sfn release {context.name.catalog}"
         )
-        return DeadLettered(DeadLetterReason.HELD_DROP, detail, PublishResult(replace(job.table_state, on_hold=True)))
+        return DeadLettered(
+            DeadLetterReason.HELD_DROP, detail, PublishResult(structs.replace(job.table_state, on_hold=True))
+        )
     if context.current_files is None or context.current_files.conflict is not None:
         return _apparent_duplicate(context, table)
     older = _older_than_replaced(context, table) + _older_of_same_name(context, context.current_files)
     if older:
-        table_state = replace(_state_by_file(context), older_files_at=known_locations(older))
+        table_state = structs.replace(_state_by_file(context), older_files_at=known_locations(older))
         return Rescheduled(*recheck_after_older(context), job.pending, PublishResult(table_state, wakeups=older))
     if is_not_forward(context, table):
         builder.recheck_at(
@@ -173,7 +178,10 @@ def _apparent_duplicate(context: PublishContext, table: Table) -> Rescheduled | 
         f"{twin} seems to be the same table: checked again",
     )
     return Rescheduled(
-        at, why, replace(pending, is_rechecked=True), PublishResult(context.job.table_state, wakeups=(Wakeup(twin),))
+        at,
+        why,
+        structs.replace(pending, is_rechecked=True),
+        PublishResult(context.job.table_state, wakeups=(Wakeup(twin),)),
     )
 
 
@@ -188,8 +196,8 @@ def _state_by_file(context: PublishContext) -> TableState:
         return table_state
     if (doc.guid, here.layout.location) != (table_state.live.uuid, table_state.live.location):
         return table_state
-    published = replace(table_state.live, metadata_location=doc.metadata_file_path, written_at=doc.written_at)
-    return replace(table_state, live=published)
+    published = structs.replace(table_state.live, metadata_location=doc.metadata_file_path, written_at=doc.written_at)
+    return structs.replace(table_state, live=published)
 
 
 def _order(context: PublishContext, table: Table) -> MetadataOrder | None:

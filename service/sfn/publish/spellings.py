@@ -7,9 +7,10 @@ list one of them and not the other.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
+
+from msgspec import structs
 
 from sfn.catalogs.spelling import may_be_same_name
 from sfn.domain.identifiers import Table, TableIdentifier
@@ -75,7 +76,7 @@ def recheck_failed_listing(job: LeasedJob, observations: Observations, name: Tab
         observations.answer_for(name).answered_at + RELIST_AFTER,
         why,
         job.pending,
-        PublishResult(replace(job.table_state, has_settled=True)),
+        PublishResult(structs.replace(job.table_state, has_settled=True)),
     )
 
 
