@@ -360,9 +360,11 @@ class SimulatedConnection:
         try:
             await self._database.lock.take(self._session)
         finally:
-            # Whoever asked is there to hear the answer, or nobody is.
+            # Whoever asked is there to hear the answer, or nobody is: then the server waits for a statement in vain.
+            timer = self._database.loop.call_outside(IDLE_TIMEOUT, self._session.end)
             if self._node is not None:
                 await self._node.hear("")
+            timer.cancel()
 
     async def _append(self, rows: Sequence[LogRow]) -> tuple[int, list[int]]:
         """Append records beside whatever transaction runs: their numbers are drawn before they are committed."""
