@@ -343,6 +343,30 @@ FileIdentity: TypeAlias = tuple[int, ...]
 _log = structlog.stdlib.get_logger(__name__)
 
 
+async def run_all(calls: Sequence[Callable[[], Awaitable[object]]]) -> None:
+    """Run calls at the same time, each to its end.
+
+    Raises:
+        Exception: the error of the first one, in their order, that failed.
+    """
+    errors: dict[int, Exception] = {}
+
+    async def run(number: int) -> None:
+        try:
+            await calls[number]()
+        except Exception as error:  # noqa: BLE001 - raised below, without a group around it
+            errors[number] = error
+
+    if len(calls) == 1:
+        await calls[0]()
+        return
+    async with anyio.create_task_group() as tasks:
+        for number in range(len(calls)):
+            tasks.start_soon(run, number)
+    if errors:
+        raise errors[min(errors)]
+
+
 class WatchedFiles(Generic[T]):
     """A value made from files, which is made again when one of the files changes. `watch` runs for ever.
 

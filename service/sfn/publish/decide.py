@@ -37,9 +37,17 @@ from sfn.publish.context import (
 from sfn.publish.documents import is_our_hint
 from sfn.publish.existing_files import FileFinder, TableFiles, conflict_letter, foreign_documents
 from sfn.publish.outcome import next_refresh_at, outcome_of, outcome_of_staged_create, outcome_without_table
-from sfn.publish.plan import needs_listing, write_pointer
+from sfn.publish.plan import likely_queries, needs_listing, write_pointer
 from sfn.publish.policy import OnDrop, Policy
-from sfn.publish.queries import NeedsQuery, Observations, PublishQuery
+from sfn.publish.queries import (
+    ListFolder,
+    NeedsQuery,
+    Observations,
+    PublishQuery,
+    ReadFiles,
+    TablesWithUuid,
+    Together,
+)
 from sfn.publish.renames_and_drops import drop_missing_tables, find_rename_targets, remove_files, update_files_elsewhere
 from sfn.publish.replica_lag import is_not_forward, recheck_missing_table, why_not_follow
 from sfn.publish.spellings import find_listed_name, recheck_failed_listing, wake_listed_name
@@ -51,7 +59,7 @@ from sfn.sfnfile.naming import FileLayout, FileOwner
 _MAX_ATTEMPTS_ELSEWHERE: Final = 5
 """A new table is published after this number of failed attempts to remove files of the previous table of its name."""
 
-Decision: TypeAlias = PublishQuery | PublishPlan | Done | Rescheduled | DeadLettered
+Decision: TypeAlias = PublishQuery | Together | PublishPlan | Done | Rescheduled | DeadLettered
 
 
 def decide(job: LeasedJob, observations: Observations, policy: Policy, *, now: datetime, jitter: float) -> Decision:
@@ -93,6 +101,11 @@ def _decide(
             return unlisted
         if listed not in {None, name}:
             table = location = layout = None
+    # In an event-only catalog "no such table" only means that no event has named the table.
+    is_excluded = (table is not None or policy.event_only) and not policy.table_filter.covers(name)
+    is_removed = is_excluded or policy.is_retired or (table is not None and table.skip_reason is not None)
+    if table is not None and layout is not None and not is_removed and layout.encoded not in job.locations:
+        observations.ask_together(_queries_of_new_place(name, table, layout))
     finder = FileFinder.for_job(job, observations, policy, name)
     layouts = {FileLayout.parse(text) for text in job.locations} | ({layout} if layout is not None else set())
     existing = _existing_files(finder, layouts, table, layout)
@@ -104,11 +117,17 @@ def _decide(
         job, observations, policy, name, answer, table, location, layout, finder, tuple(existing), aliases=aliases
     )
     context = replace(context, conflict=refused if table is not None else None, listed_as=listed)
-    # In an event-only catalog "no such table" only means that no event has named the table.
-    excluded = (table is not None or policy.event_only) and not policy.table_filter.covers(name)
-    if excluded or policy.is_retired or (table is not None and table.skip_reason is not None):
+    if is_removed:
         return _remove_all(context, refresh=refresh, jitter=jitter)
     return _follow_answer(context, refresh=refresh, jitter=jitter)
+
+
+def _queries_of_new_place(name: TableIdentifier, table: Table, layout: FileLayout) -> list[PublishQuery]:
+    """Return what the decision needs about a place where this job has published nothing yet."""
+    keys = layout.keys(FileOwner(name.namespace, name.name, table.uuid))[:1]
+    hint = (version_hint.key_of(layout.location),) if layout.has_version_hint else ()
+    queries: list[PublishQuery] = [ReadFiles((*keys, *hint)), ListFolder(layout.folder)]
+    return [*queries, TablesWithUuid(table.uuid)] if table.uuid is not None else queries
 
 
 def _existing_files(
@@ -125,6 +144,7 @@ def _follow_answer(
     builder = PlanBuilder()
     table = context.table
     if table is not None:
+        context.observations.ask_together(likely_queries(context, table))
         reason_to_stop = why_not_follow(context, table, builder) or _remove_older_first(
             context, table, refresh=refresh, jitter=jitter
         )

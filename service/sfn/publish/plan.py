@@ -17,7 +17,7 @@ from sfn.publish.documents import (
     tombstone_document,
 )
 from sfn.publish.existing_files import OurFile, TableFiles, conflict_letter, has_identifier, pointer_files
-from sfn.publish.queries import MAX_FOREIGN_FILES, RecordLocation
+from sfn.publish.queries import MAX_FOREIGN_FILES, FindFiles, PublishQuery, RecordLocation, TablesWithUuid
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.document import Document, DocumentState, render
 from sfn.sfnfile.naming import FileLayout
@@ -88,6 +88,7 @@ def write_pointer(context: PublishContext, table: Table, builder: PlanBuilder, *
     if table_files is None or layout is None:
         return
     hint = hint_at(context.observations, layout.location) if layout.has_version_hint else None
+    context.observations.ask_together(_queries_of_place(context, table, layout))
     is_alone = not _has_second_table(context, table, layout)
     wanted = version_hint.content(table) if _wants_hint(context, layout) and is_alone else None
     hint_is_ours = is_our_hint(context, layout.location, hint)
@@ -122,6 +123,30 @@ def write_pointer(context: PublishContext, table: Table, builder: PlanBuilder, *
         builder.remove(Stage.HINT, key, hint, fallback_body=cleared_hint(context, hint, repeated=True))
     elif wanted is not None and writes_hint and (hint is None or hint.body != wanted or refresh):
         builder.changes.append(Put(Stage.HINT, key, wanted, hint, check=(table_files.key, layout)))
+
+
+def likely_queries(context: PublishContext, table: Table) -> list[PublishQuery]:
+    """Return what `write_pointer` and the steps before it will ask for.
+
+    The location is asked for only if it is recorded already, because it is recorded for good.
+    """
+    layout = context.layout
+    if layout is None or context.conflict is not None:
+        return []
+    queries: list[PublishQuery] = [TablesWithUuid(table.uuid)] if table.uuid is not None else []
+    if layout.encoded in context.job.locations:
+        queries += _queries_of_place(context, table, layout)
+    return queries
+
+
+def _queries_of_place(context: PublishContext, table: Table, layout: FileLayout) -> list[PublishQuery]:
+    queries: list[PublishQuery] = [RecordLocation(layout.encoded, table.uuid)]
+    rival = version_hint.shadowing_file(table)
+    if rival is not None and _wants_hint(context, layout):
+        hint = hint_at(context.observations, layout.location)
+        if hint is None or hint.body != version_hint.content(table):
+            queries.append(FindFiles((rival,)))
+    return queries
 
 
 def needs_listing(context: PublishContext, table: Table, *, refresh: bool) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import assert_never
 
 from msgspec import structs
@@ -11,6 +12,7 @@ from msgspec import structs
 from sfn.catalogs import Catalog
 from sfn.catalogs.spelling import ListingUnavailable, Spellings
 from sfn.clock import Clock
+from sfn.concurrency import run_all
 from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import DeadLettered, Done, LeasedJob, PublishCache, Rescheduled
@@ -37,6 +39,7 @@ from sfn.publish.queries import (
     RecordLocation,
     TablesAtLocation,
     TablesWithUuid,
+    Together,
     folder_of,
 )
 from sfn.sfnfile import version_hint
@@ -241,10 +244,12 @@ class QueryRunner:
         self.job, self.ports, self.policy, self.name = job, ports, policy, job.subject
         self.latest_cache = job.cache
 
-    async def run(self, query: PublishQuery, observations: Observations) -> None:
-        """Answer one query of the decision."""
+    async def run(self, query: PublishQuery | Together, observations: Observations) -> None:
+        """Answer what the decision asks."""
         ports = self.ports
         match query:
+            case Together(queries):
+                await run_all([partial(self.run, one, observations) for one in queries])
             case ReadFiles() | ListFolder() | FindFiles() | ProbeStore():
                 await self._query_files(query, observations)
             case LoadTable(table):
@@ -280,19 +285,19 @@ class QueryRunner:
         stores = self.ports.stores
         match query:
             case ReadFiles(keys):
-                for key in keys:
-                    observations.files[key] = ObservedFile(
-                        await stores.store_for(key).read(key), observations.next_sequence()
-                    )
+                await run_all([partial(self._read, key, observations) for key in keys])
             case ListFolder(prefix):
                 observations.folders[prefix] = tuple(await stores.store_for(prefix).list(prefix, MAX_LISTED_FILES + 1))
             case ProbeStore(key):
                 observations.guarantees_by_folder[folder_of(key)] = await self.probe(key)
             case FindFiles(keys):
-                for key in keys:
-                    observations.existence[key] = await self._exists(key)
+                await run_all([partial(self._find, key, observations) for key in keys])
             case _:
                 assert_never(query)
+
+    async def _read(self, key: str, observations: Observations) -> None:
+        stored = await self.ports.stores.store_for(key).read(key)
+        observations.files[key] = ObservedFile(stored, observations.next_sequence())
 
     async def _list_spellings(self, table: TableIdentifier, observations: Observations, *, fresh: bool) -> None:
         spellings = self.ports.spellings
@@ -303,11 +308,12 @@ class QueryRunner:
             observations.failed_listings.add(table)
         observations.spellings[table] = alike or ()
 
-    async def _exists(self, key: str) -> bool:
+    async def _find(self, key: str, observations: Observations) -> None:
         try:
-            return await self.ports.stores.store_for(key).read_range(key, 0, 1) is not None
+            found = await self.ports.stores.store_for(key).read_range(key, 0, 1)
         except LocationRefused:
-            return False
+            found = None
+        observations.existence[key] = found is not None
 
     async def _record_location(self, layout: str, uuid: str | None) -> Collection[TableIdentifier]:
         others = await self.ports.queue.record_location(self.job, layout, uuid)

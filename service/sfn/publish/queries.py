@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, assert_never
 
 from sfn.domain.catalog_answer import NoSuchTable, StagedCreate
 from sfn.domain.identifiers import Table, TableIdentifier
@@ -124,10 +124,21 @@ PublishQuery: TypeAlias = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Several queries that run at the same time.
+
+    Each round of queries runs the decision again and waits for the slowest answer. So the decision asks at once for
+    what it will certainly or nearly certainly need.
+    """
+
+    queries: tuple[PublishQuery, ...]
+
+
 class NeedsQuery(Exception):
     """The decision needs an observation that is missing."""
 
-    def __init__(self, query: PublishQuery) -> None:
+    def __init__(self, query: PublishQuery | Together) -> None:
         self.query = query
         super().__init__(query)
 
@@ -214,6 +225,37 @@ class Observations:
         missing = tuple(key for key in keys if key not in self.files)
         if missing:
             raise NeedsQuery(ReadFiles(missing))
+
+    def ask_together(self, queries: Iterable[PublishQuery]) -> None:
+        """Have those of some queries run at the same time that have no answer yet.
+
+        A single one is left until it is needed, which may be never.
+        """
+        missing = tuple(query for query in queries if not self._is_answered(query))
+        if len(missing) > 1:
+            raise NeedsQuery(Together(missing))
+
+    def _is_answered(self, query: PublishQuery) -> bool:
+        match query:
+            case LoadTable(table):
+                return table in self.answers
+            case ReadFiles(keys):
+                return all(key in self.files for key in keys)
+            case FindFiles(keys):
+                return all(key in self.existence for key in keys)
+            case ListFolder(prefix):
+                return prefix in self.folders
+            case TablesWithUuid(uuid):
+                return uuid in self.tables_by_uuid
+            case RecordLocation() | TablesAtLocation():
+                return query in self.names_by_query
+            case IsListed() | IsStepAllowed():
+                return query in self.checks
+            case ListedSpellings(table, _):
+                return table in self.spellings
+            case ProbeStore(key):
+                return folder_of(key) in self.guarantees_by_folder
+        assert_never(query)
 
     def existing(self, keys: Iterable[str]) -> set[str]:
         """Return the keys at which a file exists."""
