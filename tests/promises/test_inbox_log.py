@@ -653,3 +653,46 @@ async def test_seen_tables_have_no_second_check_for_one_event(ground: Ground) ->
     await ground.hint(ORDERS)
     assert await looks(ground) == ["prod:sales.orders"]
     assert await looks(ground) == []
+
+
+# ── Pauses between folds
+
+
+async def waited(ground: Ground, capacity: Capacity = PLENTY) -> list[str]:
+    """The jobs that a worker's claim leases, which waits for them for a minute at most."""
+    return subjects((await ground.inbox.claim(capacity, (), ground.after(60))).jobs)
+
+
+async def test_event_after_a_large_fold_waits_for_the_next_one(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facade, "FOLD_PAUSE", 0.1)
+    await ground.inbox.put([Notification(ORDERS), Notification(ORDERS)])
+    assert await waited(ground) == ["prod:sales.orders"]
+    began = anyio.current_time()
+    await ground.inbox.put([Notification(STOCK)])
+    with anyio.fail_after(30):
+        assert await waited(ground) == ["prod:sales.stock"]
+    assert anyio.current_time() >= began + 0.1
+
+
+async def test_claim_leases_without_a_fold_what_is_due(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facade, "FOLD_PAUSE", 600)
+    monkeypatch.setattr(facade, "MAX_FOLD_PAUSE", 600)
+    one = Capacity(1, 1, 1)
+    await ground.inbox.put([Notification(ORDERS), Notification(STOCK)])
+    first = await waited(ground, one)
+    await ground.inbox.put([Notification(RETURNS)])
+    assert sorted([*first, *await waited(ground, one)]) == ["prod:sales.orders", "prod:sales.stock"]
+
+
+async def test_interrupt_ends_a_pause(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facade, "FOLD_PAUSE", 600)
+    monkeypatch.setattr(facade, "MAX_FOLD_PAUSE", 600)
+    await ground.inbox.put([Notification(ORDERS)])
+    assert await waited(ground) == ["prod:sales.orders"]
+    await ground.inbox.put([Notification(STOCK)])
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(waited, ground)
+            await anyio.sleep(0.2)
+            ground.inbox.interrupt()
+    assert subjects((await ground.inbox.claim(PLENTY)).jobs) == ["prod:sales.stock"]

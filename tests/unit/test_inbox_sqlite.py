@@ -10,11 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from sfn.clock import SystemClock
 from sfn.domain.events import InboxMessage, Intent, IntentOutcome, Notification, UndecodableRequest
 from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
 from sfn.domain.jobs import (
@@ -36,7 +38,7 @@ from sfn.inbox.model import AdminCommand, DeadLetterFilter, DeadLetterStatus, In
 from sfn.inbox.operations import ClaimRequest, Operations, SettleRequest
 from sfn.inbox.records import encode_message, to_micros
 from sfn.inbox.schema import MAX_OUTCOMES, sqlite_text
-from sfn.inbox.sqlite import MIGRATIONS, connect
+from sfn.inbox.sqlite import MIGRATIONS, SqliteInbox, connect
 from sfn.inbox.sqlite_writer import to_inbox_error
 from sfn.inbox.transaction import Appended, Run, Transaction, drive
 from tests.support.memory_inbox import InlineRunner
@@ -578,3 +580,15 @@ def test_new_inbox_has_this_version_and_all_of_its_tables(tmp_path: Path) -> Non
     assert {"event", "job", "cache", "place", "outcome", "intent", "dead_letter", "counter"} <= known
     with closing(connect(str(tmp_path / "inbox.db"))):
         pass
+
+
+async def test_puts_of_one_turn_of_the_event_loop_are_one_statement(tmp_path: Path) -> None:
+    statements: list[str] = []
+    async with SqliteInbox.opened(tmp_path / "inbox.db", InboxConfig(), SystemClock()) as inbox:
+        runner: Any = inbox._runner
+        runner._db.set_trace_callback(statements.append)
+        async with anyio.create_task_group() as tasks:
+            for number in range(20):
+                tasks.start_soon(inbox.put, [Notification(ORDERS, "etl", f"{number % 15}")])
+        assert (await inbox.put([Notification(ORDERS, "etl", "3")])).duplicates == 1
+    assert len([one for one in statements if one.startswith("INSERT INTO event")]) == 2

@@ -60,7 +60,7 @@ FOLD_PAUSE: Final = 0.000_25
 """Seconds until a waiting claim folds again, for each record that the last fold had. A fold of many records costs less
 a record, because one table's records change one job: so from some 4,000 records a second on, folds become larger, up
 to those of `MAX_FOLD_PAUSE`, and below that a claim is hardly delayed."""
-MAX_FOLD_PAUSE: Final = 0.25
+MAX_FOLD_PAUSE: Final = 0.5
 """Seconds."""
 MAX_CAUGHT_UP: Final = 20_000
 """Most records that are folded before one claim: they take about a second."""
