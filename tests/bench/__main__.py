@@ -57,6 +57,7 @@ def _parts(chosen: argparse.Namespace) -> Mapping[str, Part]:
         "freshness": partial(freshness.measure, freshness.Extent(chosen.runs, chosen.commits)),
         "fsyncs": partial(accept.measure_fsyncs, accept.REQUESTS),
         "coalescing": partial(publish.measure_coalescing, chosen.events),
+        "burst": partial(publish.measure_burst, chosen.burst),
         "backlog": partial(backlog.measure, chosen.letters),
         "resolve": partial(readers.measure_resolve, chosen.resolve_runs),
         "publish": partial(publish.measure, chosen.runs),
@@ -75,8 +76,8 @@ def _arguments() -> argparse.Namespace:
         description="Measure, print a table, keep the figures. 1 where a goal is missed or something went wrong.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    timed = ["accept", "postgres", "freshness", "fsyncs", "coalescing", "backlog", "resolve", "publish", "store"]
-    names = [*timed, "gateway", "facade", "filling", "soak"]
+    timed = ["accept", "postgres", "freshness", "fsyncs", "coalescing", "burst", "backlog", "resolve", "publish"]
+    names = [*timed, "store", "gateway", "facade", "filling", "soak"]
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(names)}; without any all but the last")
     parser.add_argument("--runs", type=int, default=whole.runs, help="paired runs")
     parser.add_argument(
@@ -86,6 +87,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--commits", type=int, default=fresh.commits, help="of each run of freshness")
     parser.add_argument("--passing-commits", type=int, default=gateway.COMMITS, help="of each run of gateway")
     parser.add_argument("--events", type=int, default=publish.EVENTS, help="of coalescing")
+    parser.add_argument("--burst", type=int, default=publish.BURST, help="events of burst")
     parser.add_argument("--letters", type=int, default=backlog.LETTERS, help="of backlog")
     parser.add_argument("--resolve-runs", type=int, default=readers.RESOLVE_RUNS, help="paired runs of resolve")
     parser.add_argument("--soak-seconds", type=float, default=soak.SECONDS, help="of soak")

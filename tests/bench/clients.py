@@ -98,7 +98,7 @@ def installed(program: str) -> str:
     return path
 
 
-def load(server: str, seconds: int, *, series: int, warehouse: Path) -> Answers:
+def load(server: str, seconds: int, *, series: int, warehouse: Path, size: int = 1) -> Answers:
     """Send events of 1,000 tables over 64 connections.
 
     Args:
@@ -106,11 +106,12 @@ def load(server: str, seconds: int, *, series: int, warehouse: Path) -> Answers:
         seconds: for how long.
         series: another one for each run against one server: no event id comes twice.
         warehouse: where the events say that the tables lie.
+        size: events of a request.
 
     Raises:
         Unmeasured: a request was refused or lost, or there is no wrk.
     """
-    arguments = ("--", str(series), str(TABLES), TOKEN, str(warehouse))
+    arguments = ("--", str(series), str(TABLES), TOKEN, str(warehouse), str(size))
     return _counted("events.lua", f"{server}/v1/events", CONNECTIONS, seconds, *arguments)
 
 

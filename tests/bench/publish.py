@@ -27,6 +27,7 @@ from sfn.storage import Deleted, Guarantees, ObjectStore, PreconditionFailed
 from sfn.storage.local import LocalStore
 from tests.bench import servers
 from tests.bench.accept import create, event, event_sender, sfn_file
+from tests.bench.clients import TABLES
 from tests.bench.record import Figure, Goal, Run, Unmeasured
 from tests.bench.servers import Setting, records, service
 from tests.promises.inboxes import TERMS
@@ -41,6 +42,12 @@ _SLOTS: Final = Capacity(total=1, live=1, sweeps=0)
 COALESCING_GOAL: Final = Goal("value", "<=", 1)
 EVENTS: Final = 10_000
 TABLE: Final = "orders"
+
+BURST: Final = 100_000
+"""Events, of all tables in turn."""
+BURST_GOAL: Final = Goal("value", "<=", 2)
+_BURST_REQUEST: Final = 100
+"""Events of a request."""
 
 _POLLED_EVERY: Final = 0.000_2
 _QUIET: Final = 3.0
@@ -201,6 +208,39 @@ def measure_coalescing(events: int, folder: Path, say: Callable[[str], None]) ->
             short=events < EVENTS,
             note=note,
         )
+    ]
+
+
+def measure_burst(events: int, folder: Path, say: Callable[[str], None]) -> list[Figure]:
+    """Send events of 1,000 tables as fast as they are taken, each table's newest pointer last, and wait for all files.
+
+    Raises:
+        Unmeasured: a file does not say its table's pointer in the end.
+    """
+    warehouse, names = folder / "warehouse", [f"t{number}" for number in range(TABLES)]
+    create(warehouse, *names)
+    with (
+        servers.catalog(folder / "catalog", warehouse) as asked,
+        service(Setting(folder / "sfn", asked.uri, warehouse)) as running,
+        event_sender(running.url) as sender,
+    ):
+        pointers = {name: asked.commit(name) for name in names}
+        began = time.monotonic()
+        for first in range(0, events, _BURST_REQUEST):
+            some = [names[number % TABLES] for number in range(first, first + _BURST_REQUEST)]
+            sender.tell(b"[" + b",".join(event(name, pointers[name]) for name in some) + b"]")
+        accepted = time.monotonic() - began
+        say(f"burst: {events} events accepted in {accepted:.1f} s")
+        for name, pointer in pointers.items():
+            _until(lambda: _says(sfn_file(warehouse, name), pointer), f"the file of {name} does not say {pointer}")  # noqa: B023 - called at once
+        right = time.monotonic() - began
+    published = Counter(record["table"] for record in records(running.log, "settled") if record["files"])
+    say(f"burst: all files right after {right:.1f} s")
+    times = f"accepted in {accepted:.1f} s, all files right in {right:.1f} s"
+    note = f"of one table, for {events} events of {TABLES} tables: {times}"
+    most = Run(float(max(published.values())))
+    return [
+        Figure(name="burst_publishes", unit="publishes", runs=[most], goal=BURST_GOAL, short=events < BURST, note=note)
     ]
 
 

@@ -57,7 +57,7 @@ def test_accept(tmp_path: Path) -> None:
     needs("wrk")
     figures = accept.measure(accept.Extent(runs=1, seconds=1, warm_up=1), tmp_path, quiet)
     beside = {"accept_vs_fastapi", "accept_vs_fastapi_reading", "accept_vs_raw_asgi"}
-    check(figures, {*beside, "accept_while_publishing"})
+    check(figures, {*beside, "accept_while_publishing", "accept_batches"})
     # What was acknowledged and is not there would have been noticed.
     taken = len(inspection.logged(tmp_path / "0-ours" / "sfn" / "inbox.db"))
     with pytest.raises(Unmeasured, match="1000000 events were acknowledged"):
@@ -81,6 +81,11 @@ def test_fsyncs(tmp_path: Path) -> None:
     [one] = accept.measure_fsyncs(5, tmp_path, quiet)
     assert one.kept
     assert not one.met
+
+
+def test_burst(tmp_path: Path) -> None:
+    [one] = publish.measure_burst(1_000, tmp_path, quiet)
+    check([one], {"burst_publishes"})
 
 
 def test_coalescing(tmp_path: Path) -> None:
