@@ -47,7 +47,7 @@ from sfn.inbox.jobs import tables_after, tables_with_uuid
 from sfn.inbox.model import AdminCommand, CommittedTransaction
 from sfn.inbox.operations import ClaimRequest, Operations
 from sfn.inbox.records import encode_message
-from sfn.inbox.sqlite import MIGRATIONS, SqliteInbox, connect, ignore_fold
+from sfn.inbox.sqlite import MIGRATIONS, SqliteInbox, connect
 from sfn.inbox.sqlite_writer import SqliteWriter
 from sfn.inbox.transaction import Transaction
 from tests.promises.inboxes import AT, PLENTY, TERMS, Ground, pointer, table
@@ -489,7 +489,7 @@ async def writer(tmp_path: Path) -> AsyncIterator[Writer]:
         observe=commits.append,
         undone=operations.forget_groups,
     )
-    inbox = Inbox(writer, operations, clock, queue_limit=LIMIT, observe_fold=ignore_fold)
+    inbox = Inbox(writer, operations, clock, queue_limit=LIMIT, observe_fold=lambda _: None)
     yield Writer(writer, operations, inbox, database, commits)
     await writer.close()
 

@@ -18,7 +18,7 @@ from sfn.domain.jobs import Capacity, Done, LeasedJob, PublishResult, TableState
 from sfn.inbox.inbox import Inbox
 from sfn.inbox.model import InboxConfig
 from sfn.inbox.operations import Operations
-from sfn.inbox.sqlite import connect, ignore_fold, recover
+from sfn.inbox.sqlite import connect, recover
 from tests.support.clock import HandClock
 from tests.support.memory_inbox import InlineRunner
 
@@ -89,7 +89,7 @@ class Process:
         operations = Operations(InboxConfig(), clock.now)
         self.db = connect(str(path))
         recover(self.db, operations)
-        self.inbox = Inbox(InlineRunner(self.db), operations, clock, queue_limit=100, observe_fold=ignore_fold)
+        self.inbox = Inbox(InlineRunner(self.db), operations, clock, queue_limit=100, observe_fold=lambda _: None)
 
     async def put(self, table: TableIdentifier, event: str) -> None:
         await self.inbox.put([Notification(table, "etl", event)])

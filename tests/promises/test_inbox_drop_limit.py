@@ -20,8 +20,8 @@ from sfn.domain.jobs import (
     SweepCompleted,
     TableState,
 )
+from sfn.inbox import MissingTableStats
 from sfn.inbox.model import RELEASE_BATCH_SIZE
-from sfn.inbox.statistics import MissingTableStats
 from tests.promises.inboxes import Ground, pointer, table
 
 FEW = "few"

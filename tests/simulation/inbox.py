@@ -28,7 +28,7 @@ from sfn.inbox.letters import find_letters
 from sfn.inbox.model import AdminCommand, DeadLetter, DeadLetterFilter, InboxConfig, Job, group_of, stat_state
 from sfn.inbox.operations import Operations
 from sfn.inbox.records import LogRow, decode_job, decode_subject
-from sfn.inbox.sqlite import connect, ignore_fold, recover
+from sfn.inbox.sqlite import connect, recover
 from sfn.inbox.sqlite_writer import SqliteTransaction
 from sfn.inbox.transaction import Appended, Transaction, drive
 from tests.simulation.rules import Rules, WatchedTransaction
@@ -285,7 +285,7 @@ class SharedSqliteInbox(SharedInbox):
             Operations(self.config, clock.now),
             clock,
             queue_limit=QUEUE_LIMIT,
-            observe_fold=ignore_fold,
+            observe_fold=lambda _: None,
             unapplied=unapplied,
         )
 

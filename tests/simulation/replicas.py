@@ -30,7 +30,6 @@ from sfn.inbox.postgres_connections import (
     PostgresFault,
 )
 from sfn.inbox.records import LogRow, decode_job
-from sfn.inbox.sqlite import ignore_fold
 from sfn.inbox.sqlite_writer import SqliteTransaction
 from sfn.inbox.transaction import Appended, Change, Query, Row, Transaction, drive
 from tests.simulation.database import IDLE_TIMEOUT, Database, SharedTransaction, connection_lost
@@ -170,7 +169,7 @@ def opened(
     runner = ReplicaRunner(connections, database)
     runner.signal = signal
     runner.listener = NotifyListener(connections, signal.notify)
-    return Inbox(runner, operations, clock, queue_limit=QUEUE_LIMIT, observe_fold=ignore_fold, unapplied=1)
+    return Inbox(runner, operations, clock, queue_limit=QUEUE_LIMIT, observe_fold=lambda _: None, unapplied=1)
 
 
 class ReplicaRunner(PostgresRunner):

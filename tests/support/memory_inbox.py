@@ -12,7 +12,7 @@ from sfn.inbox.inbox import Durability, Inbox, Operation, T, Wakes, WorkerSignal
 from sfn.inbox.model import FoldResult, InboxConfig
 from sfn.inbox.operations import Operations
 from sfn.inbox.records import LogRow
-from sfn.inbox.sqlite import connect, ignore_fold
+from sfn.inbox.sqlite import connect
 from sfn.inbox.sqlite_writer import SqliteTransaction
 from sfn.inbox.transaction import Appended, Transaction, drive
 
@@ -87,7 +87,7 @@ class MemoryInbox(Inbox):
         clock: Clock,
         *,
         queue_limit: int = 10_000,
-        observe_fold: Callable[[FoldResult], None] = ignore_fold,
+        observe_fold: Callable[[FoldResult], None] = lambda _: None,
     ) -> None:
         self.runner = InlineRunner(connect(":memory:"))
         operations = Operations(config, clock.now)

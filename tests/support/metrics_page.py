@@ -10,7 +10,7 @@ from pathlib import Path
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from sfn.inbox.statistics import QueueStats
+from sfn.inbox import QueueStats
 from sfn.telemetry.metrics import Metrics
 from sfn.telemetry.scrape import LabelNames, Scrape, ScrapeSources
 from sfn.worker.capacity import CircuitBreakerState

@@ -12,7 +12,7 @@ import pytest
 from sfn.app import wiring
 from sfn.app.storage import local_locks
 from sfn.errors import FatalError
-from sfn.inbox.sqlite_file import placed
+from sfn.inbox.sqlite import placed
 from sfn.mounts import Mount, mount_of, mounts
 from sfn.settings.root import Settings
 from tests.support.settings_file import CATALOG, Ground

@@ -13,8 +13,8 @@ from prometheus_client.openmetrics import parser
 from sfn.domain.events import PutResult
 from sfn.domain.jobs import DeadLetterReason, SweepCompleted
 from sfn.errors import ErrorScope
+from sfn.inbox import STAT_STATES, MissingTableStats, QueueStats
 from sfn.inbox.model import FoldResult
-from sfn.inbox.statistics import STAT_STATES, MissingTableStats, QueueStats
 from sfn.telemetry import scrape
 from sfn.telemetry.metrics import REASONS, UNDECODABLE, Metrics
 from sfn.worker.capacity import CircuitBreakerState

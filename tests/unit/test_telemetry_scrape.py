@@ -15,7 +15,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from sfn.errors import ErrorScope, FatalError, Transient
-from sfn.inbox.statistics import QueueStats
+from sfn.inbox import QueueStats
 from sfn.telemetry.metrics import Metrics
 from sfn.telemetry.scrape import Scrape, ScrapeSources, negotiate_format
 from sfn.worker.capacity import CircuitBreakerState

@@ -41,10 +41,18 @@ from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import IndexedTable
 from sfn.errors import suggest_name
-from sfn.inbox import AdminQueries, CatalogAdmin, DeadLetters, DropLimit, InboxWriter, TableIndex
+from sfn.inbox import (
+    STAT_STATES,
+    AdminQueries,
+    CatalogAdmin,
+    DeadLetters,
+    DropLimit,
+    InboxWriter,
+    QueueStats,
+    TableIndex,
+)
 from sfn.inbox.catalogs import recorded_owner
 from sfn.inbox.model import AdminCommand, DeadLetterFilter
-from sfn.inbox.statistics import STAT_STATES, QueueStats
 from sfn.publish.policy import TableFilter
 from sfn.worker.capacity import CircuitBreakerState
 from sfn.worker.sweep import SweepReport

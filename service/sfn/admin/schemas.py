@@ -20,9 +20,9 @@ from sfn.sfnfile.naming import layout_location
 if TYPE_CHECKING:
     from sfn.domain.events import UndecodableRequest
     from sfn.domain.jobs import TableState
+    from sfn.inbox import DropLimitState
     from sfn.inbox.model import AuditEntry, DeadLetter, TableStatus
     from sfn.inbox.model import LastEvent as Event
-    from sfn.inbox.statistics import DropLimitState
     from sfn.worker.capacity import CircuitBreakerState
     from sfn.worker.sweep import SweepReport
 

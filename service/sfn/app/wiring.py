@@ -53,8 +53,7 @@ from sfn.inbox import AdminQueries, CatalogAdmin, DeadLetters, DropLimit, InboxW
 from sfn.inbox.model import CommittedTransaction, FoldResult, InboxConfig
 from sfn.inbox.postgres import PostgresInbox, PreflightResult, preflight
 from sfn.inbox.postgres_connections import PostgresServer
-from sfn.inbox.sqlite import SqliteInbox
-from sfn.inbox.sqlite_file import Doubt, held_by, placed
+from sfn.inbox.sqlite import Doubt, SqliteInbox, held_by, placed
 from sfn.limits import BodyMemory
 from sfn.mounts import LOCAL_LOCKS_PROBLEM, LOCAL_LOCKS_REMEDY
 from sfn.pull.source import PullSource

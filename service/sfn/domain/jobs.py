@@ -488,7 +488,7 @@ class IndexedTable:
         foreign_catalog_id: see `TableState`.
         adopt_catalog_id: see `PendingChange`.
         missing_uuids: our table uuids that are missing from the catalog.
-        is_renamed: see `sfn.inbox.statistics.NamedTable`.
+        is_renamed: see `sfn.inbox.catalogs.NamedTable`.
     """
 
     table: TableIdentifier

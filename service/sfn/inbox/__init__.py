@@ -9,9 +9,9 @@ them, `sfn.inbox.inbox.Inbox`, by one set of operations:
     operations      append, fold, claim, settle and others, each in one transaction; `administration` for operators
     model           a job and other values                     transitions      how a job changes
     jobs            stored jobs, and which one is next         reported_tables  what events report of a table
-    letters, catalogs, intents, statistics                     records          how values are stored
+    letters, catalogs, intents                                 records          how values are stored
     transaction     port to the database                       schema           its tables
-    sqlite          an inbox in a file; `sqlite_writer` has its thread, `sqlite_file` the lock and the place of the file
+    sqlite          an inbox in a file; `sqlite_writer` has its thread
     postgres        an inbox that processes share; `postgres_connections`, `postgres_driver`
 
 Start with `JobQueue` below, then `sfn.inbox.operations.Operations.claim`.
@@ -27,10 +27,10 @@ Most dead letters have a time at which the table is checked again. Then the job 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from sfn.domain.events import InboxMessage, Notification, PutResult, TableReport, UndecodableRequest
 from sfn.domain.identifiers import JobKey, TableIdentifier
@@ -45,7 +45,6 @@ from sfn.inbox.model import (
     OutcomeRecord,
     TableStatus,
 )
-from sfn.inbox.statistics import DropLimitState, QueueStats
 
 
 class InboxWriter(Protocol):
@@ -183,6 +182,81 @@ class DropLimit(Protocol):
         released jobs, and the same command continues.
         """
         ...
+
+
+STAT_STATES: Final = ("due", "scheduled", "retrying", "leased", "dead", "held")
+"""States in which the job of a table is counted.
+
+    due        a notification waits to be processed
+    scheduled  the job waits for its next refresh
+    retrying   the last attempt failed
+    leased     a worker has the job
+    dead       there is an open dead letter; an event, an operator or a late recheck makes the job due
+    held       the drop limit holds the job
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingTableStats:
+    """Tables of one catalog that have a live file, and that the catalog does not show any more.
+
+    Attributes:
+        count: number of tables.
+        since: when the first of them was found missing.
+    """
+
+    count: int
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """Counts of jobs, dead letters and intents. A catalog without any may be missing in each mapping.
+
+    Attributes:
+        tables: number of table jobs, by catalog and state (`STAT_STATES`).
+        oldest_due: by catalog, the start of the longest wait of a job with unprocessed notifications, including its
+            retries but not deliberate pauses. A dead job counts from the time when its letter was opened.
+        dead_letters: number of open dead letters, by catalog and reason; the catalog of an undecodable request is "".
+        limit_reached: catalogs with a reached drop limit: it holds tables, or would hold the next step.
+        open_intents: number of gateway commits with unknown outcome, by catalog.
+        oldest_intent: by catalog, the start of the schedule of the oldest intent.
+        missing: by catalog, the tables with a live file that the catalog does not show any more.
+        unapplied: accepted messages that are not part of these counts yet.
+        oldest_unapplied: when the oldest of them arrived.
+        queued: messages of this process that wait for the disk.
+        oldest_queued: when the oldest of them arrived.
+    """
+
+    tables: Mapping[tuple[str, str], int]
+    oldest_due: Mapping[str, datetime]
+    dead_letters: Mapping[tuple[str, str], int]
+    limit_reached: frozenset[str]
+    open_intents: Mapping[str, int] = field(default_factory=dict)
+    oldest_intent: Mapping[str, datetime] = field(default_factory=dict)
+    missing: Mapping[str, MissingTableStats] = field(default_factory=dict)
+    unapplied: int = 0
+    oldest_unapplied: datetime | None = None
+    queued: int = 0
+    oldest_queued: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropLimitState:
+    """State of the drop limit of one catalog.
+
+    Attributes:
+        limit_reached: True if the limit holds tables, or allows no step until an operator releases it or a sweep stays
+            within the limit.
+        steps: drops and rollbacks within the window.
+        limit: number of drops that pass.
+        live_tables: tables of the catalog with a live file; the limit is a fraction of them.
+    """
+
+    limit_reached: bool
+    steps: int
+    limit: int
+    live_tables: int
 
 
 class AdminQueries(Protocol):

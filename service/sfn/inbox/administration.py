@@ -13,8 +13,8 @@ from typing import Final
 
 from sfn.domain.events import Notification, TableReport
 from sfn.domain.identifiers import JobKey, TableIdentifier
-from sfn.inbox import catalogs
-from sfn.inbox.intents import intent_stats, intent_stats_by_catalog, intents_of
+from sfn.inbox import DropLimitState, QueueStats, catalogs
+from sfn.inbox.intents import intent_stats, intents_of
 from sfn.inbox.jobs import counts_by_state, held_keys, missing_tables, oldest_due
 from sfn.inbox.letters import (
     add_audit_entry,
@@ -34,8 +34,7 @@ from sfn.inbox.model import (
     to_table_status,
 )
 from sfn.inbox.operations import Operations
-from sfn.inbox.records import decode_record, encode_key, encode_message, from_micros, to_micros
-from sfn.inbox.statistics import DropLimitState, QueueStats, catalogs_over_limit, earliest_by_catalog
+from sfn.inbox.records import decode_record, encode_key, encode_message, from_micros, from_micros_or_none, to_micros
 from sfn.inbox.transaction import Run, Transaction
 from sfn.inbox.transitions import on_release_hold, on_replay
 
@@ -72,21 +71,23 @@ class Administration:
 
     async def stats(self, transaction: Transaction, now: datetime) -> QueueStats:
         """Return the statistics of the inbox; reads an entry of an index for every job."""
-        tables = await counts_by_state(transaction)
-        oldest = earliest_by_catalog(await oldest_due(transaction, now), await oldest_letters(transaction))
-        letters = await letter_counts(transaction)
-        reached = catalogs_over_limit(tables, await catalogs.catalogs_with_reached_limit(transaction))
-        intents = intent_stats_by_catalog(await intent_stats(transaction))
-        ((count, since),) = await transaction.fetch("SELECT count(*), min(received_at) FROM sfn.pending")
+        tables, oldest = await counts_by_state(transaction), await oldest_due(transaction, now)
+        for catalog, at in (await oldest_letters(transaction)).items():
+            oldest[catalog] = min(at, oldest.get(catalog, at))
+        # A sweep that finds too many tables missing holds them without counting steps.
+        holding = frozenset(catalog for catalog, state in tables if state == "held")
+        intents = await intent_stats(transaction)
+        ((unapplied, since),) = await transaction.fetch("SELECT count(*), min(received_at) FROM sfn.pending")
         return QueueStats(
-            tables,
-            oldest,
-            letters,
-            reached,
-            *intents,
-            await missing_tables(transaction),
-            count,
-            from_micros(since) if since is not None else None,
+            tables=tables,
+            oldest_due=oldest,
+            dead_letters=await letter_counts(transaction),
+            limit_reached=holding | await catalogs.catalogs_with_reached_limit(transaction),
+            open_intents={catalog: one.count for catalog, one in intents.items()},
+            oldest_intent={catalog: one.since for catalog, one in intents.items()},
+            missing=await missing_tables(transaction),
+            unapplied=unapplied,
+            oldest_unapplied=from_micros_or_none(since),
         )
 
     async def table_status(self, transaction: Transaction, subject: JobKey) -> TableStatus | None:

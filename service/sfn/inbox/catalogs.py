@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from json import dumps, loads
 
-from sfn.domain.identifiers import JobKey
-from sfn.domain.jobs import BackwardStep, IndexedTable
-from sfn.inbox import CatalogAdmin, TableIndex
+from sfn.domain.identifiers import JobKey, normal_uuid
+from sfn.domain.jobs import BackwardStep, IndexedTable, StepKind
+from sfn.inbox import CatalogAdmin, DropLimitState, TableIndex
 from sfn.inbox.jobs import live_count, without_file
 from sfn.inbox.model import InboxConfig, Job, LastSweep, is_renamed
-from sfn.inbox.records import (
-    decode_subject,
-    encode_step,
-    encode_subject,
-    from_micros,
-    to_micros,
-)
+from sfn.inbox.records import decode_subject, encode_step, encode_subject, from_micros, to_micros
 from sfn.inbox.schema import CATALOG, PERMIT
-from sfn.inbox.statistics import (
-    DropLimitState,
-    NamedTable,
-    counted_steps,
-    dropped_table,
-    is_already_counted,
-    without_old_names,
-)
 from sfn.inbox.transaction import Change, Query, Row, Run, Transaction, Upsert
 
 ALL_SWEEPS = Query("SELECT name, swept_at, unlisted_namespaces FROM sfn.catalog WHERE swept_at IS NOT NULL")
@@ -87,6 +75,52 @@ async def catalogs_with_reached_limit(transaction: Transaction) -> frozenset[str
     return frozenset(name for (name,) in found)
 
 
+# ── The drop limit
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTable:
+    """A table under one of its names.
+
+    Attributes:
+        name: the name.
+        uuid: the table's uuid, normalised; None or empty if unknown.
+        is_renamed: an event or a sweep reported that the table of this name has another name now.
+    """
+
+    name: JobKey
+    uuid: str | None
+    is_renamed: bool
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "uuid", normal_uuid(self.uuid))
+
+
+def without_old_names(found: Iterable[NamedTable]) -> list[NamedTable]:
+    """Return the names without those that a rename left, if another name belongs to that table only.
+
+    An equal uuid does not prove a rename: two names may be registered for one metadata file, and each of them counts. A
+    name of several tables, as after a swap of names, belongs to none of them only.
+    """
+    names = list(found)
+    if not any(one.is_renamed for one in names):
+        return names
+    uuids: defaultdict[JobKey, set[str | None]] = defaultdict(set)
+    for one in names:
+        uuids[one.name].add(one.uuid)
+    alone: defaultdict[str | None, list[NamedTable]] = defaultdict(list)
+    for one in names:
+        if one.uuid and len(uuids[one.name]) == 1:
+            alone[one.uuid].append(one)
+    # If a table has only old names, the first one stays.
+    first = {uuid: min((one.is_renamed, str(one.name)) for one in there) for uuid, there in alone.items()}
+    return [
+        one
+        for one in names
+        if not one.is_renamed or one.uuid not in first or first[one.uuid] >= (one.is_renamed, str(one.name))
+    ]
+
+
 async def allow_step(
     transaction: Transaction, job: Job, step: BackwardStep, config: InboxConfig, now: datetime
 ) -> bool:
@@ -101,10 +135,10 @@ async def allow_step(
     )
     if any(bytes(known) == digest for known, *_ in steps):
         return True
-    drop, drops = dropped_table(job.subject, step, is_renamed=is_renamed(job)), _drops(steps)
-    used = counted_steps(len(steps), drops)
+    drop = NamedTable(job.subject, step.uuid, is_renamed(job)) if step.kind is StepKind.DROP else None
+    drops, used = _drops(steps)
     allowed = not reached and await _allows(transaction, catalog, drop, drops, used, config)
-    if not allowed and not is_already_counted(drop, drops):
+    if not allowed and not _is_already_counted(drop, drops):
         await transaction.write([set_limit_reached(catalog, is_reached=True)])
         return False
     dropped = (encode_subject(drop.name), drop.uuid, drop.is_renamed) if drop is not None else (None, None, None)
@@ -124,12 +158,11 @@ async def drop_limit_state(
     transaction: Transaction, catalog: str, config: InboxConfig, now: datetime, *, limit_reached: bool
 ) -> DropLimitState:
     """Return the state of a catalog's drop limit."""
-    query = _steps_query(catalog, now - config.drop_limit_window)
-    steps = await transaction.fetch(query.text, *query.values)
-    drops, live = _drops(steps), await live_count(transaction, catalog)
+    (steps,) = await transaction.fetch_all([_steps_query(catalog, now - config.drop_limit_window)])
+    live = await live_count(transaction, catalog)
+    drops, used = _drops(steps)
     dropped = await without_file(transaction, {drop.name for drop in without_old_names(drops)})
-    limit = config.allowed_drops(catalog, live, dropped)
-    return DropLimitState(limit_reached, counted_steps(len(steps), drops), limit, live)
+    return DropLimitState(limit_reached, used, config.allowed_drops(catalog, live, dropped), live)
 
 
 def _steps_query(catalog: str, since: datetime) -> Query:
@@ -139,13 +172,21 @@ def _steps_query(catalog: str, since: datetime) -> Query:
     )
 
 
-def _drops(steps: Sequence[Row]) -> list[NamedTable]:
-    """Return the drops among the allowed steps."""
-    return [
+def _drops(steps: Sequence[Row]) -> tuple[list[NamedTable], int]:
+    """Return the drops among the allowed steps, and how many steps count: each table once."""
+    drops = [
         NamedTable(decode_subject(dropped), uuid, bool(renamed))
         for _, dropped, uuid, renamed in steps
         if dropped is not None
     ]
+    return drops, len(steps) - len(drops) + len(without_old_names(drops))
+
+
+def _is_already_counted(drop: NamedTable | None, drops: Sequence[NamedTable]) -> bool:
+    """Return True if a step drops a table that was already counted as dropped under another name."""
+    if drop is None or not drop.uuid:
+        return False
+    return len(without_old_names([*drops, drop])) <= len(without_old_names(drops))
 
 
 async def _allows(
@@ -168,6 +209,9 @@ async def _allows(
     # At most half of more tables than these are gone.
     live = await live_count(transaction, catalog, 2 * len(gone) + 1)
     return len(gone) <= config.max_drops_of(catalog, live + await without_file(transaction, gone))
+
+
+# ── The owner of the files
 
 
 async def recorded_owner(catalog: str, catalog_id: str, catalog_admin: CatalogAdmin, table_index: TableIndex) -> str:

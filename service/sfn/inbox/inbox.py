@@ -27,7 +27,7 @@ from sfn.domain.events import InboxMessage, Notification, PutResult, TableReport
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Outcome, describe
 from sfn.errors import ExternalError, OutcomeUnknown, SfnError, Transient
-from sfn.inbox import ClaimResult, catalogs, letters
+from sfn.inbox import ClaimResult, DropLimitState, QueueStats, catalogs, letters
 from sfn.inbox.administration import PRUNE_BATCH_SIZE, Administration, CommandProgress, prune_events
 from sfn.inbox.intents import first_check_at
 from sfn.inbox.jobs import live_count, outcome_history, tables_after, tables_at, tables_with_uuid
@@ -45,7 +45,6 @@ from sfn.inbox.model import (
 )
 from sfn.inbox.operations import MAX_FOLDED, ClaimRequest, Operations, SettleRequest
 from sfn.inbox.records import LogRow, encode_message, to_micros
-from sfn.inbox.statistics import DropLimitState, QueueStats
 from sfn.inbox.transaction import Appended, Transaction
 
 T = TypeVar("T")

@@ -67,12 +67,6 @@ class OpenIntent:
         return self.id, self.subject
 
 
-def intent_stats_by_catalog(catalogs: Mapping[str, OpenIntentStats]) -> tuple[dict[str, int], dict[str, datetime]]:
-    """Return `QueueStats.open_intents` and `QueueStats.oldest_intent`."""
-    counts = {catalog: one.count for catalog, one in catalogs.items()}
-    return counts, {catalog: one.since for catalog, one in catalogs.items()}
-
-
 def next_check_at(opened_at: datetime, now: datetime) -> datetime | None:
     """Return the time of the next check; None after the last one."""
     return next((at for at in (opened_at + pause for pause in CHECK_DELAYS) if at > now), None)

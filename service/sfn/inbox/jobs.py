@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import Capacity, ConcurrencyGroup, DeadLetterReason, IndexedTable, Priority
+from sfn.inbox import MissingTableStats
 from sfn.inbox.model import (
     InboxConfig,
     Job,
@@ -37,7 +38,6 @@ from sfn.inbox.records import (
     to_micros_or_none,
 )
 from sfn.inbox.schema import CACHE, GROUP, JOB, MAX_OUTCOMES, OUTCOME, PLACE
-from sfn.inbox.statistics import MissingTableStats
 from sfn.inbox.transaction import Change, Query, Row, Run, Transaction, Update, Upsert, counted
 from sfn.sfnfile.naming import layout_location
 
@@ -377,7 +377,7 @@ _OLD_NAMES: Final = (
     "AND other.live_uuid = old.live_uuid AND other.key <> old.key "
     "AND (other.is_renamed IS NULL OR other.key < old.key))"
 )
-"""Number of live files under old names of renamed tables, by the rule of `statistics.without_old_names`."""
+"""Number of live files under old names of renamed tables, by the rule of `catalogs.without_old_names`."""
 
 
 def _indexed(rows: Sequence[Row]) -> list[IndexedTable]:

@@ -231,7 +231,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def stat_state(job: Job) -> str:
-    """Return which of `sfn.inbox.statistics.STAT_STATES` the job of a table counts as."""
+    """Return which of `sfn.inbox.STAT_STATES` the job of a table counts as."""
     if job.state is JobState.LEASED:
         return "leased"
     if job.reason is not None:

@@ -25,6 +25,7 @@ from typing_extensions import override
 from sfn.clock import Clock
 from sfn.concurrency import Batcher
 from sfn.errors import FatalError, OutcomeUnknown, SfnError, Transient
+from sfn.inbox import QueueStats
 from sfn.inbox.inbox import Durability, Inbox, Operation, Wakes, WorkerSignal
 from sfn.inbox.model import CommittedTransaction, FoldResult, InboxConfig
 from sfn.inbox.operations import Operations
@@ -41,8 +42,6 @@ from sfn.inbox.postgres_connections import (
 )
 from sfn.inbox.records import LogRow, to_micros
 from sfn.inbox.schema import APPEND_NUMBERS, POSTGRES_MIGRATIONS, Migration
-from sfn.inbox.sqlite import ignore_commit, ignore_fold
-from sfn.inbox.statistics import QueueStats
 from sfn.inbox.transaction import Appended, Change, Query, Row, Run, Update, Upsert
 
 T = TypeVar("T")
@@ -291,7 +290,7 @@ class PostgresRunner:
     poll_interval = POLL_INTERVAL
 
     def __init__(
-        self, connections: Connections, where: str, observe: Callable[[CommittedTransaction], None] = ignore_commit
+        self, connections: Connections, where: str, observe: Callable[[CommittedTransaction], None] = lambda _: None
     ) -> None:
         self.connections, self.where, self._observe = connections, where, observe
         self._appends = Batcher[Sequence[LogRow], Appended](self._append_all, weight=len, max_weight=APPENDED_AT_ONCE)
@@ -575,7 +574,7 @@ _log = structlog.stdlib.get_logger(__name__)
 @asynccontextmanager
 async def connected(
     server: PostgresServer,
-    observe: Callable[[CommittedTransaction], None] = ignore_commit,
+    observe: Callable[[CommittedTransaction], None] = lambda _: None,
     renewed: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[PostgresRunner]:
     """Yield the runner of a database, without a request yet; close all connections at the end.
@@ -680,8 +679,8 @@ class PostgresInbox(Inbox):
         clock: Clock,
         *,
         queue_limit: int = 10_000,
-        observe: Callable[[CommittedTransaction], None] = ignore_commit,
-        observe_fold: Callable[[FoldResult], None] = ignore_fold,
+        observe: Callable[[CommittedTransaction], None] = lambda _: None,
+        observe_fold: Callable[[FoldResult], None] = lambda _: None,
         stats_max_age: float = 5.0,
         migrations: Sequence[Migration] = POSTGRES_MIGRATIONS,
     ) -> AsyncIterator[PostgresInbox]:

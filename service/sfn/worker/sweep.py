@@ -21,7 +21,7 @@ from sfn.domain.identifiers import CatalogName, TableIdentifier, is_in_namespace
 from sfn.domain.jobs import IndexedTable, PublishedPointer, SweepCompleted
 from sfn.errors import ErrorScope, ExternalError, FatalError
 from sfn.inbox import DropLimit, InboxWriter, TableIndex
-from sfn.inbox.statistics import NamedTable, without_old_names
+from sfn.inbox.catalogs import NamedTable, without_old_names
 from sfn.publish.policy import OnDrop, Policy
 
 T = TypeVar("T")
