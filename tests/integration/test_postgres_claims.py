@@ -30,7 +30,7 @@ from sfn.inbox.intents import CHECK_DELAYS
 from sfn.inbox.model import AdminCommand, DeadLetterFilter, DeadLetterStatus, InboxConfig, NewDeadLetter
 from sfn.inbox.operations import ClaimRequest, Operations
 from sfn.inbox.postgres import PostgresInbox, connected
-from sfn.inbox.postgres_connections import PostgresServer
+from sfn.inbox.postgres_server import PostgresServer
 from sfn.inbox.transaction import Transaction
 from tests.promises.inboxes import PLENTY, TERMS, Ground, pointer, table
 from tests.servers.postgres import Postgres

@@ -19,8 +19,8 @@ from sfn.errors import OutcomeUnknown, Transient
 from sfn.inbox import postgres as inbox_module
 from sfn.inbox import postgres_connections
 from sfn.inbox.postgres import PostgresInbox, PostgresRunner, preflight
-from sfn.inbox.postgres_connections import CHANNEL, NOTIFY_PAUSE, PAUSE, PostgresServer
-from sfn.inbox.postgres_driver import AsyncpgConnection
+from sfn.inbox.postgres_connections import CHANNEL, NOTIFY_PAUSE, PAUSE, AsyncpgConnection
+from sfn.inbox.postgres_server import PostgresServer
 from tests.promises.inboxes import PLENTY, TERMS
 from tests.servers.postgres import PgBouncer, Postgres
 from tests.servers.proxies import Cut, Wire, wire_to
@@ -472,14 +472,14 @@ async def test_a_process_under_load_sends_one_signal_per_pause(
     direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[float] = []
-    command = AsyncpgConnection.command
+    execute = AsyncpgConnection.execute
 
-    async def watched(connection: AsyncpgConnection, statement: str) -> str:
+    async def watched(connection: AsyncpgConnection, statement: str, *values: object) -> str:
         if "NOTIFY" in statement:
             sent.append(anyio.current_time())
-        return await command(connection, statement)
+        return await execute(connection, statement, *values)
 
-    monkeypatch.setattr(AsyncpgConnection, "command", watched)
+    monkeypatch.setattr(AsyncpgConnection, "execute", watched)
     received: list[str] = []
     async with replicas(direct_dsn, SystemClock(), 1) as [inbox], session(direct_dsn) as other:
         await other.add_listener(CHANNEL, lambda *payload: received.append(payload[-1]))

@@ -24,8 +24,8 @@ from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, LeasedJob, Ret
 from sfn.errors import Transient
 from sfn.inbox.model import AdminCommand, DeadLetterFilter, DeadLetterStatus, FoldResult, InboxConfig, JobState
 from sfn.inbox.postgres import PostgresInbox, PostgresRunner, append_rows
-from sfn.inbox.postgres_connections import LOST, PostgresConnectionLost, PostgresServer
-from sfn.inbox.postgres_driver import AsyncpgConnection, connect
+from sfn.inbox.postgres_connections import AsyncpgConnection, connect
+from sfn.inbox.postgres_server import LOST, PostgresConnectionLost, PostgresServer
 from sfn.inbox.records import encode_message, to_micros
 from sfn.inbox.transaction import Appended
 from tests.promises.inboxes import PLENTY
@@ -156,7 +156,7 @@ def fixture_gates(monkeypatch: pytest.MonkeyPatch, postgres: Postgres, database:
 
         return run
 
-    for name in ("fetch", "execute", "command"):
+    for name in ("fetch", "execute"):
         monkeypatch.setattr(AsyncpgConnection, name, gated(getattr(AsyncpgConnection, name)))
 
 
@@ -280,9 +280,9 @@ async def append_slowly(
     connection: AsyncpgConnection, at: datetime, *notifications: Notification, commit: bool = True
 ) -> Appended:
     """Append in three statements."""
-    await connection.command("BEGIN")
+    await connection.execute("BEGIN")
     appended = await append_rows(connection, [encode_message(one, to_micros(at)) for one in notifications])
-    await connection.command("COMMIT" if commit else "ROLLBACK")
+    await connection.execute("COMMIT" if commit else "ROLLBACK")
     return appended
 
 
@@ -348,14 +348,14 @@ async def test_appends_of_the_same_events_in_opposite_order_never_wait_for_each_
         found.append(await append_slowly(connection, ground.clock.now(), *events))
 
     async with appending(ground.dsn) as one, appending(ground.dsn) as other, appending(ground.dsn) as third:
-        await third.command("BEGIN")
+        await third.execute("BEGIN")
         await append_rows(third, [encode_message(events[1], to_micros(ground.clock.now()))])
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(append, one, events)
             await blocked(ground.dsn, 1)
             tasks.start_soon(append, other, events[::-1])
             await blocked(ground.dsn, 2)
-            await third.command("ROLLBACK")
+            await third.execute("ROLLBACK")
     assert sorted(sum(appended.new) for appended in found) == [0, 3]
 
 
@@ -365,7 +365,7 @@ async def test_an_append_that_commits_late_is_never_lost_although_its_number_is_
     for run, choose in enumerate(EveryOrder()):
         table = named(run)
         async with appending(ground.dsn) as slow:
-            await slow.command("BEGIN")
+            await slow.execute("BEGIN")
             row = encode_message(Notification(table, "etl", f"late {run}"), to_micros(ground.clock.now()))
             late = await append_rows(slow, [row])
             await inbox.put([Notification(table, "etl", f"early {run}")])
@@ -377,7 +377,7 @@ async def test_an_append_that_commits_late_is_never_lost_although_its_number_is_
                 processed.append(claim)
 
             schedule = Schedule(ground.server, choose)
-            await schedule.run(late=partial(slow.command, "COMMIT"), worker=work)
+            await schedule.run(late=partial(slow.execute, "COMMIT"), worker=work)
         (early,) = await stored(ground.dsn, f"SELECT seq FROM sfn.event WHERE event_id = 'early {run}'")  # noqa: S608
         assert late.last < early
         again = await ground.claim(ground.inboxes[1])

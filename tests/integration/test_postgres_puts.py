@@ -20,7 +20,7 @@ from sfn.domain.jobs import Done, LeasedJob
 from sfn.errors import ErrorScope, Permanent, Transient
 from sfn.inbox.model import CommittedTransaction, InboxConfig
 from sfn.inbox.postgres import FOLD_LOCK, PostgresInbox, PostgresTransaction, connected
-from sfn.inbox.postgres_connections import PostgresServer
+from sfn.inbox.postgres_server import PostgresServer
 from sfn.inbox.records import encode_key
 from sfn.inbox.schema import APPEND_NUMBERS
 from tests.promises.inboxes import PLENTY, TERMS, TOLD

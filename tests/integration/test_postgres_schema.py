@@ -36,8 +36,8 @@ from sfn.inbox.administration import PRUNE_BATCH_SIZE
 from sfn.inbox.inbox import CLOSED_LETTER_RETENTION, Durability, Operation, Wakes
 from sfn.inbox.model import AdminCommand, DeadLetterFilter, InboxConfig
 from sfn.inbox.operations import MAX_FOLDED, ClaimRequest, Operations
-from sfn.inbox.postgres import PostgresInbox, PostgresRunner, PostgresTransaction, check_schema, connected, schema_state
-from sfn.inbox.postgres_connections import PostgresFault, PostgresServer
+from sfn.inbox.postgres import PostgresInbox, PostgresRunner, PostgresTransaction, connected
+from sfn.inbox.postgres_server import PostgresFault, PostgresServer, check_schema, schema_state
 from sfn.inbox.schema import POSTGRES_MIGRATIONS, Migration
 from sfn.inbox.transaction import Transaction
 from tests.faults.lake import Lake, serving
@@ -482,9 +482,9 @@ async def test_a_transaction_that_the_server_rolls_back_at_its_commit_is_an_erro
     """After a failed statement the server answers COMMIT with ROLLBACK, which is no error to the driver."""
 
     async def go_on(transaction: PostgresTransaction) -> None:
-        await transaction.execute("INSERT INTO sfn.catalog (name, is_retired) VALUES ('prod', true)")
+        await transaction.connection.execute("INSERT INTO sfn.catalog (name, is_retired) VALUES ('prod', true)")
         with suppress(PostgresFault):
-            await transaction.execute("SELECT 1 / 0")
+            await transaction.connection.execute("SELECT 1 / 0")
 
     async with (
         replicas(admin_dsn, SystemClock(), 1) as [inbox],

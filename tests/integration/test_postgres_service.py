@@ -21,7 +21,7 @@ from sfn.clock import SystemClock
 from sfn.errors import FatalError, SfnError, Transient
 from sfn.inbox.model import InboxConfig
 from sfn.inbox.postgres import PostgresInbox, connected, preflight, prepare_database
-from sfn.inbox.postgres_connections import PostgresServer
+from sfn.inbox.postgres_server import PostgresServer
 from sfn.inbox.schema import POSTGRES_MIGRATIONS
 from sfn.settings import load
 from tests.integration.test_service_process import Writer
@@ -259,7 +259,7 @@ async def test_a_missing_package_is_named_with_the_command_that_installs_it() ->
         "import sys; sys.modules['asyncpg'] = None\n"
         "import anyio\n"
         "from sfn.inbox.postgres import preflight\n"
-        "from sfn.inbox.postgres_connections import PostgresServer\n"
+        "from sfn.inbox.postgres_server import PostgresServer\n"
         "from sfn.clock import SystemClock\n"
         "anyio.run(preflight, PostgresServer('postgresql://a:s3cret@b/c'), SystemClock())\n"
     )

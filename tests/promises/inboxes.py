@@ -29,7 +29,7 @@ from sfn.inbox import AdminQueries, CatalogAdmin, DeadLetters, DropLimit, InboxW
 from sfn.inbox.intents import CHECK_DELAYS
 from sfn.inbox.model import AdminCommand, DeadLetter, DeadLetterFilter, FoldResult, InboxConfig
 from sfn.inbox.postgres import PostgresInbox
-from sfn.inbox.postgres_connections import PostgresServer
+from sfn.inbox.postgres_server import PostgresServer
 from sfn.inbox.schema import (
     AUDIT,
     CACHE,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
 from dataclasses import dataclass
@@ -21,14 +21,8 @@ from sfn.inbox.inbox import Durability, Inbox, Operation, T, Wakes, WorkerSignal
 from sfn.inbox.model import AdminCommand, InboxConfig, JobState
 from sfn.inbox.operations import Operations
 from sfn.inbox.postgres import _APPEND, _LOCK, POLL_INTERVAL, SESSION_SETTINGS, PostgresRunner
-from sfn.inbox.postgres_connections import (
-    UNREACHABLE,
-    Connections,
-    NotifyListener,
-    PostgresConnection,
-    PostgresConnectionLost,
-    PostgresFault,
-)
+from sfn.inbox.postgres_connections import Connections, NotifyListener
+from sfn.inbox.postgres_server import UNREACHABLE, Connect, PostgresConnection, PostgresConnectionLost, PostgresFault
 from sfn.inbox.records import LogRow, decode_job
 from sfn.inbox.sqlite_writer import SqliteTransaction
 from sfn.inbox.transaction import Appended, Change, Query, Row, Transaction, drive
@@ -208,10 +202,10 @@ def _called(name: str) -> Iterator[None]:
         _NAME.reset(before)
 
 
-def connector(database: Database, rules: Rules, node: Node | None) -> Callable[[bool], Awaitable[PostgresConnection]]:
+def connector(database: Database, rules: Rules, node: Node | None) -> Connect:
     """Return what connects a process, or one that never dies."""
 
-    async def connect(prepares: bool) -> PostgresConnection:
+    async def connect(*, prepares: bool) -> PostgresConnection:
         connection = SimulatedConnection(database, rules, node, prepares=prepares)
         await connection.pause("connect")
         if database.is_away:
@@ -266,11 +260,9 @@ class SimulatedConnection:
         assert statement == "SELECT pg_backend_pid()", statement
         return [(self._session.number,)]
 
-    async def execute(self, statement: str, *values: object) -> int:
-        raise NotImplementedError(statement)
-
-    async def command(self, statement: str) -> str:
+    async def execute(self, statement: str, *values: object) -> str:
         """Begin, end or notify."""
+        assert not values, statement
         if "NOTIFY" in statement:
             await self.pause("notify")
             self._database.notify(statement.rpartition("NOTIFY ")[2].split("'")[1])

@@ -14,22 +14,19 @@ import anyio.lowlevel
 import pytest
 
 from sfn.errors import ErrorScope, FatalError, OutcomeUnknown, Permanent, SfnError, Transient
-from sfn.inbox.postgres_connections import (
+from sfn.inbox.postgres_connections import NOTIFY_PAUSE, Connections, NotifyListener, connect
+from sfn.inbox.postgres_server import (
     LOST,
     MISCONFIGURED,
     NO_TLS,
-    NOTIFY_PAUSE,
     UNCERTAIN,
     UNREACHABLE,
     UNTRUSTED,
-    Connections,
-    NotifyListener,
     PostgresConnectionLost,
     PostgresFault,
     PostgresServer,
     refusal,
 )
-from sfn.inbox.postgres_driver import connect
 from tests.support.settings_file import CATALOG, Ground
 
 WHERE = "postgresql://h/db"
@@ -225,22 +222,17 @@ class FakeConnection:
         commands: the commands of all connections, each with the time of the event loop.
     """
 
-    prepares = True
     is_busy = False
     session = 1
 
-    def __init__(self, commands: list[tuple[str, float]], fault: PostgresFault | None = None) -> None:
-        self.commands, self.is_open, self._fault = commands, True, fault
+    def __init__(self, commands: list[tuple[str, float]], fault: PostgresFault | None, *, prepares: bool) -> None:
+        self.commands, self.is_open, self._fault, self.prepares = commands, True, fault, prepares
 
     async def fetch(self, statement: str, *_: object) -> list[list[int]]:
-        await self.command(statement)
+        await self.execute(statement)
         return [[self.session]]
 
-    async def execute(self, statement: str, *_: object) -> int:
-        await self.command(statement)
-        return 0
-
-    async def command(self, statement: str) -> str:
+    async def execute(self, statement: str, *_: object) -> str:
         self.commands.append((statement, anyio.current_time()))
         await anyio.lowlevel.checkpoint()
         if self._fault is not None and statement.startswith("BEGIN; SET LOCAL"):
@@ -262,8 +254,8 @@ def fake_connections(
 ) -> Connections:
     """Return connections to no server; each opened one is added to `opened`."""
 
-    async def open_one(_: bool) -> FakeConnection:
-        opened.append(FakeConnection(commands, fault))
+    async def open_one(*, prepares: bool) -> FakeConnection:
+        opened.append(FakeConnection(commands, fault, prepares=prepares))
         return opened[-1]
 
     return Connections(open_one, 5.0, "SET a = 1", lambda: None)

@@ -16,9 +16,9 @@ from structlog.typing import EventDict
 from sfn.domain.jobs import Capacity, ConcurrencyGroup, Priority
 from sfn.errors import ErrorScope, Transient
 from sfn.inbox import QueueStats
+from sfn.inbox.administration import CachedStats
 from sfn.inbox.inbox import LOG_INTERVAL, InboxErrorLog
 from sfn.inbox.jobs import fair_order, rotate
-from sfn.inbox.postgres import CachedStats
 from tests.support.clock import HandClock
 
 FIGURES = QueueStats(tables={}, oldest_due={}, dead_letters={}, limit_reached=frozenset())

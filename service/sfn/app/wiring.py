@@ -51,8 +51,8 @@ from sfn.http.senders import ANONYMOUS
 from sfn.http.server import Certificate
 from sfn.inbox import AdminQueries, CatalogAdmin, DeadLetters, DropLimit, InboxWriter, JobQueue, TableIndex
 from sfn.inbox.model import CommittedTransaction, FoldResult, InboxConfig
-from sfn.inbox.postgres import PostgresInbox, PreflightResult, preflight
-from sfn.inbox.postgres_connections import PostgresServer
+from sfn.inbox.postgres import PostgresInbox, preflight
+from sfn.inbox.postgres_server import PostgresServer, PreflightResult
 from sfn.inbox.sqlite import Doubt, SqliteInbox, held_by, placed
 from sfn.limits import BodyMemory
 from sfn.mounts import LOCAL_LOCKS_PROBLEM, LOCAL_LOCKS_REMEDY

@@ -12,7 +12,7 @@ them, `sfn.inbox.inbox.Inbox`, by one set of operations:
     letters, catalogs, intents                                 records          how values are stored
     transaction     port to the database                       schema           its tables
     sqlite          an inbox in a file; `sqlite_writer` has its thread
-    postgres        an inbox that processes share; `postgres_connections`, `postgres_driver`
+    postgres        an inbox that processes share; `postgres_server`, `postgres_connections`
 
 Start with `JobQueue` below, then `sfn.inbox.operations.Operations.claim`.
 

@@ -6,10 +6,13 @@ than one transaction folds returns None, after it has folded some; the caller ru
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+import anyio
 
 from sfn.domain.events import Notification, TableReport
 from sfn.domain.identifiers import JobKey, TableIdentifier
@@ -236,3 +239,52 @@ async def prune_events(transaction: Transaction, before: datetime, most: int = P
     ((count,),) = await transaction.fetch("SELECT count(*) FROM sfn.event WHERE seq <= $1", last)
     await transaction.write([Run("DELETE FROM sfn.event WHERE seq <= $1", (last,))])
     return int(count)
+
+
+MAX_STATS_SHARE: Final = 20
+"""The database counts for at most one of this many seconds."""
+STATS_WANTED: Final = 300.0
+"""Seconds after the last read until the cache is not refreshed any more: most scrapers read more often."""
+
+
+class CachedStats:
+    """A cache of the statistics, a few seconds old, because counting reads all jobs.
+
+    Args:
+        count: counts.
+        max_age: greatest age in seconds; longer if counting takes long.
+    """
+
+    def __init__(self, count: Callable[[], Awaitable[QueueStats]], max_age: float) -> None:
+        self._count, self._max_age = count, max_age
+        self._stats: QueueStats | None = None
+        self._begun_at = self._due_at = self._pause = 0.0
+        self._asked_at = -math.inf
+        self._counting = anyio.Lock()
+
+    async def __call__(self) -> QueueStats:
+        """Return the statistics; the first call, and a call after a long pause, waits until they are counted."""
+        self._asked_at = now = anyio.current_time()
+        # Twice the pause: a reader must not wait, and `refresh` may.
+        if self._stats is None or now >= self._due_at + self._pause:
+            return await self._counted()
+        return self._stats
+
+    async def refresh(self) -> None:
+        """Count the statistics if they are due and were read recently, also if the first reader stopped waiting."""
+        now = anyio.current_time()
+        if self._due_at <= now < self._asked_at + STATS_WANTED:
+            await self._counted()
+
+    async def _counted(self) -> QueueStats:
+        asked_at = anyio.current_time()
+        async with self._counting:
+            if self._stats is None or self._begun_at < asked_at:
+                self._begun_at = anyio.current_time()
+                self._stats = await self._count()
+                ended_at = anyio.current_time()
+                self._pause = (
+                    max(self._max_age, MAX_STATS_SHARE * (ended_at - self._begun_at)) if self._max_age else 0.0
+                )
+                self._due_at = ended_at + self._pause
+            return self._stats

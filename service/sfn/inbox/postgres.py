@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext, suppress
 from datetime import timedelta
-from functools import cache, lru_cache
-from hashlib import blake2b
-from typing import Any, Final, TypeVar
+from functools import cache, lru_cache, partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 import structlog
@@ -24,25 +22,32 @@ from typing_extensions import override
 
 from sfn.clock import Clock
 from sfn.concurrency import Batcher
-from sfn.errors import FatalError, OutcomeUnknown, SfnError, Transient
+from sfn.errors import FatalError, OutcomeUnknown, Transient
 from sfn.inbox import QueueStats
+from sfn.inbox.administration import CachedStats
 from sfn.inbox.inbox import Durability, Inbox, Operation, Wakes, WorkerSignal
 from sfn.inbox.model import CommittedTransaction, FoldResult, InboxConfig
 from sfn.inbox.operations import Operations
-from sfn.inbox.postgres_connections import (
+from sfn.inbox.postgres_server import (
     ABORTED,
     UNCERTAIN,
-    Connections,
-    NotifyListener,
     PostgresConnection,
     PostgresConnectionLost,
     PostgresFault,
     PostgresServer,
+    PreflightResult,
+    check_schema,
+    check_server,
+    inspect,
     refusal,
+    schema_state,
 )
-from sfn.inbox.records import LogRow, to_micros
+from sfn.inbox.records import LogRow
 from sfn.inbox.schema import APPEND_NUMBERS, POSTGRES_MIGRATIONS, Migration
 from sfn.inbox.transaction import Appended, Change, Query, Row, Run, Update, Upsert
+
+if TYPE_CHECKING:
+    from sfn.inbox.postgres_connections import Connections, NotifyListener
 
 T = TypeVar("T")
 
@@ -64,15 +69,9 @@ _RETRYABLE: Final = frozenset({"40001", "40P01", "0A000", "26000", "42P05"})
 changed or a pooler switched the session."""
 
 
-def number_of(name: str) -> int:
-    """Return a number of 64 bits for a name; two names with the same number only wait for each other."""
-    digest = blake2b(f"sfn\0{name}".encode(errors="replace"), digest_size=8).digest()
-    return int.from_bytes(digest, signed=True)
-
-
-FOLD_LOCK: Final = number_of("fold")
+FOLD_LOCK: Final = -3020557525990963835
 """Number of the advisory lock of every transaction that changes jobs."""
-MIGRATION_LOCK: Final = number_of("migration")
+MIGRATION_LOCK: Final = -778209067183176368
 
 _DURABLE: Final = {
     "synchronous_commit": "on",
@@ -153,10 +152,6 @@ class PostgresTransaction:
 
     async def fetch(self, text: str, *values: object) -> Sequence[Row]:
         return await self.connection.fetch(text, *map(_storable, values))
-
-    async def execute(self, text: str, *values: object) -> int:
-        """Run a statement, or several without values; return how many rows the last one changed."""
-        return await self.connection.execute(text, *values)
 
     async def fetch_all(self, queries: Sequence[Query]) -> list[Sequence[Row]]:
         if len(queries) == 1:
@@ -340,20 +335,24 @@ class PostgresRunner:
 
     async def run(self, operation: Operation[T], durability: Durability, wakes: Wakes = Wakes.NO_WORKER) -> T:
         began = anyio.current_time()
-        if durability in {Durability.READ, Durability.WIDE_READ}:
-            async with self._slow:
-                result = await self._judged(operation, durability)
-        else:
-            result = await self._judged(operation, durability)
+        async with self._slow if durability in {Durability.READ, Durability.WIDE_READ} else nullcontext():
+            result = await self.on_tables(operation, durability)
         self._observe(CommittedTransaction(1, 0, anyio.current_time() - began))
         self._wake(wakes)
         return result
 
-    async def on_tables(self, operation: Callable[[PostgresTransaction], Awaitable[T]], *, starting: bool = False) -> T:
-        """Return the result of an operation on the tables themselves once it is committed.
+    async def on_tables(
+        self,
+        operation: Callable[[Any], Awaitable[T]],
+        durability: Durability = Durability.WIDE_READ,
+        *,
+        starting: bool = False,
+    ) -> T:
+        """Return the result of an operation on a `PostgresTransaction` once it is committed.
 
         Args:
             operation: called again, in a new transaction, after a conflict or a lost connection.
+            durability: what it needs.
             starting: True if the process has not used the database yet.
 
         Raises:
@@ -362,7 +361,10 @@ class PostgresRunner:
             Permanent: scope inbox: a value can't be stored.
             FatalError: the inbox cannot be trusted any more, or never could.
         """
-        return await self._judged(operation, Durability.WIDE_READ, starting=starting)
+        max_wait = MAX_WIDE_WAIT if durability is Durability.WIDE_READ else MAX_WAIT
+        return await self._repeated(
+            lambda connection: self._once(connection, operation, durability), max_wait, starting=starting
+        )
 
     async def checkpoint(self) -> None:
         """Do nothing: the server does so by itself, and reports errors."""
@@ -377,13 +379,7 @@ class PostgresRunner:
     async def _append_all(self, calls: Sequence[Sequence[LogRow]]) -> Sequence[Appended]:
         began = anyio.current_time()
         rows = [row for call in calls for row in call]
-        try:
-            with anyio.fail_after(MAX_WAIT):
-                appended = await self._append(rows)
-        except PostgresFault as fault:
-            raise refusal(fault, self.where) from None
-        except TimeoutError:
-            raise self._timed_out(starting=False) from None
+        appended = await self._repeated(lambda connection: self._append(connection, rows), MAX_WAIT)
         self._observe(CommittedTransaction(len(calls), len(rows), anyio.current_time() - began))
         answers: list[Appended] = []
         start = 0
@@ -392,88 +388,66 @@ class PostgresRunner:
             start += len(call)
         return answers
 
-    async def _append(self, rows: Sequence[LogRow]) -> Appended:
+    async def _append(self, connection: PostgresConnection, rows: Sequence[LogRow]) -> Appended:
         """Append records in one statement, which is a transaction of its own."""
-        lost = 0
-        while True:
-            try:
-                async with self.connections.one() as connection:
-                    if not connection.prepares or len(rows) > APPEND_NUMBERS:
-                        # Behind a pooler the settings must be made in the transaction.
-                        return await self._once(connection, lambda one: one.append(rows), Durability.READ)
-                    try:
-                        return await append_rows(connection, rows)
-                    except PostgresConnectionLost as gone:
-                        raise PostgresConnectionLost(UNCERTAIN, gone.text) from None
-            except PostgresConnectionLost as gone:
-                lost += 1
-                if gone.code == UNCERTAIN or lost > 1:
-                    raise
-            except PostgresFault as fault:
-                if fault.code not in _RETRYABLE or lost > MAX_ATTEMPTS:
-                    raise
-                lost += 1
-                await anyio.sleep(_RETRY_STEP)
-
-    async def _judged(
-        self,
-        operation: Callable[[Any], Awaitable[T]],
-        durability: Durability,
-        *,
-        starting: bool = False,
-    ) -> T:
+        if not connection.prepares or len(rows) > APPEND_NUMBERS:
+            # Behind a pooler the settings must be made in the transaction.
+            return await self._once(connection, lambda transaction: transaction.append(rows), Durability.READ)
         try:
-            with anyio.fail_after(MAX_WIDE_WAIT if durability is Durability.WIDE_READ else MAX_WAIT):
-                return await self._repeated(operation, durability)
+            return await append_rows(connection, rows)
+        except PostgresConnectionLost as lost:
+            raise PostgresConnectionLost(UNCERTAIN, lost.text) from None
+
+    async def _repeated(
+        self, attempt: Callable[[PostgresConnection], Awaitable[T]], max_wait: float, *, starting: bool = False
+    ) -> T:
+        """Return the result of an attempt; it is made again after conflicts, and after one lost connection."""
+        try:
+            with anyio.fail_after(max_wait):
+                return await self._attempts(attempt)
         except PostgresFault as fault:
             raise refusal(fault, self.where, starting=starting) from None
         except TimeoutError:
-            raise self._timed_out(starting=starting) from None
+            # A firewall that lost its state silences all connections, not one.
+            self.connections.forget()
+            raise refusal(PostgresFault(UNCERTAIN, "no answer in time"), self.where, starting=starting) from None
 
-    def _timed_out(self, *, starting: bool) -> SfnError:
-        # A firewall that lost its state silences all connections, not one.
-        self.connections.forget()
-        return refusal(PostgresFault(UNCERTAIN, "no answer in time"), self.where, starting=starting)
-
-    async def _repeated(self, operation: Callable[[Any], Awaitable[T]], durability: Durability) -> T:
-        lost = 0
-        fault = PostgresFault("40001", "others were quicker, time and again")
-        for attempt in range(MAX_ATTEMPTS):
-            if attempt:
-                await anyio.sleep(attempt * _RETRY_STEP)
+    async def _attempts(self, attempt: Callable[[PostgresConnection], Awaitable[T]]) -> T:
+        number, has_lost = 0, False
+        while True:
+            number += 1
             try:
                 async with self.connections.one() as connection:
-                    return await self._once(connection, operation, durability)
-            except PostgresConnectionLost as gone:
+                    return await attempt(connection)
+            except PostgresConnectionLost as lost:
                 # An idle connection does not show that the server was restarted; the next connection is a new one.
-                lost += 1
-                if gone.code == UNCERTAIN or lost > 1:
+                if lost.code == UNCERTAIN or has_lost:
                     raise
-            except PostgresFault as refused:
-                if refused.code not in _RETRYABLE:
+                has_lost = True
+            except PostgresFault as fault:
+                if fault.code not in _RETRYABLE or number == MAX_ATTEMPTS:
                     raise
-                fault = refused
-        raise fault
+            await anyio.sleep(number * _RETRY_STEP)
 
     async def _once(
         self, connection: PostgresConnection, operation: Callable[[Any], Awaitable[T]], durability: Durability
     ) -> T:
         try:
-            await connection.command(_begin(durability, has_session=connection.prepares))
+            await connection.execute(_begin(durability, has_session=connection.prepares))
             result = await operation(PostgresTransaction(connection, self._tokens))
             await _commit(connection)
         except PostgresConnectionLost:
             raise
         except Exception:
             with suppress(PostgresFault):
-                await connection.command("ROLLBACK")
+                await connection.execute("ROLLBACK")
             raise
         return result
 
 
 async def _commit(connection: PostgresConnection) -> None:
     try:
-        ended = await connection.command("COMMIT")
+        ended = await connection.execute("COMMIT")
     except PostgresFault as fault:
         # It may have been committed before the answer was lost.
         connection.end()
@@ -484,51 +458,6 @@ async def _commit(connection: PostgresConnection) -> None:
 
 
 # ── The schema
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaState:
-    """The state of a schema.
-
-    Attributes:
-        version: version of the schema; 0 if there is none.
-        oldest: lowest version with code that may work on the tables.
-    """
-
-    version: int
-    oldest: int = 0
-
-
-async def schema_state(transaction: PostgresTransaction) -> SchemaState:
-    """Return the present state of the schema."""
-    # Within a transaction, `to_regclass` may have cached that the table does not exist yet.
-    ((there,),) = await transaction.fetch(
-        "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = 'sfn' AND tablename = 'version')"
-    )
-    if not there:
-        return SchemaState(0)
-    versions = await transaction.fetch("SELECT version, oldest FROM sfn.version")
-    return SchemaState(*versions[0]) if versions else SchemaState(0)
-
-
-def check_schema(state: SchemaState, where: str, version: int = len(POSTGRES_MIGRATIONS)) -> None:
-    """Refuse a schema that this version must not work on.
-
-    Args:
-        state: the state.
-        where: name of the database.
-        version: the version of this code.
-
-    Raises:
-        FatalError: a newer, incompatible version created it.
-    """
-    if state.oldest > version:
-        raise FatalError(
-            where,
-            expected=f"an inbox of schema version {version}, or a newer one that leaves room for it",
-            found=f"version {state.version}, which takes {state.oldest} at least",
-            remedy="start the version of iceberg-sfn that wrote it, or a newer one",
-        )
 
 
 async def migrate(
@@ -542,26 +471,25 @@ async def migrate(
     Raises:
         FatalError: see `check_schema`.
     """
+    execute = transaction.connection.execute
     await transaction.fetch("SELECT pg_advisory_xact_lock($1::bigint)", MIGRATION_LOCK)
     state = await schema_state(transaction)
     check_schema(state, where, len(migrations))
     if not state.version:
         ((known,),) = await transaction.fetch("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'sfn')")
         if not known:
-            await transaction.execute("CREATE SCHEMA sfn")
-        await transaction.execute("CREATE TABLE IF NOT EXISTS sfn.version(version int NOT NULL, oldest int NOT NULL)")
-        await transaction.execute("INSERT INTO sfn.version VALUES (0, 0)")
+            await execute("CREATE SCHEMA sfn")
+        await execute("CREATE TABLE IF NOT EXISTS sfn.version(version int NOT NULL, oldest int NOT NULL)")
+        await execute("INSERT INTO sfn.version VALUES (0, 0)")
     for number, migration in enumerate(migrations[state.version :], start=state.version + 1):
-        await transaction.execute(migration.script)
-        await transaction.execute("UPDATE sfn.version SET version = $1, oldest = $2", number, migration.oldest)
+        await execute(migration.script)
+        await execute("UPDATE sfn.version SET version = $1, oldest = $2", number, migration.oldest)
     return not state.version
 
 
 # ── Opening
 
 EXTRA: Final = "pip install '.[postgres]'"
-OLDEST_SERVER: Final = 130_000
-"""The lowest supported `server_version_num`."""
 MAX_START_WAIT: Final = 30.0
 """Seconds that a start waits for a server that is starting too."""
 VERSION_CHECK_INTERVAL: Final = 5.0
@@ -588,7 +516,7 @@ async def connected(
         FatalError: asyncpg is not installed.
     """
     try:
-        from sfn.inbox.postgres_driver import connect
+        from sfn.inbox.postgres_connections import Connections, NotifyListener, connect
     except ModuleNotFoundError as error:
         if error.name != "asyncpg":
             raise
@@ -596,14 +524,29 @@ async def connected(
             server.name, expected="the package asyncpg, which speaks to PostgreSQL", found="none", remedy=EXTRA
         ) from None
 
-    async def made(prepares: bool) -> PostgresConnection:  # noqa: FBT001 - the one thing that there is to say
-        return await connect(server, prepares=prepares)
-
-    connections = Connections(made, server.patience, SESSION_SETTINGS, renewed)
+    connections = Connections(partial(connect, server), server.patience, SESSION_SETTINGS, renewed)
+    runner = PostgresRunner(connections, server.name, observe)
+    runner.listener = NotifyListener(connections, runner.signal.notify)
     try:
-        yield PostgresRunner(connections, server.name, observe)
+        yield runner
     finally:
+        await runner.listener.close()
         await connections.close()
+
+
+async def preflight(server: PostgresServer, clock: Clock) -> PreflightResult:
+    """Check that the inbox could use a database, without touching any row.
+
+    Raises:
+        FatalError: the database is not suitable.
+        Transient: scope inbox: the server does not answer.
+    """
+    async with connected(server) as runner:
+
+        async def find(transaction: PostgresTransaction) -> PreflightResult:
+            return await inspect(transaction, runner.where, clock.now, is_pooled=runner.connections.is_pooled)
+
+        return await runner.on_tables(find, starting=True)
 
 
 async def prepare_database(
@@ -642,27 +585,6 @@ async def prepare_database(
                 last_error = str(trouble)
                 _log.warning("the database is waited for", seconds=max_wait, error=last_error)
             await anyio.sleep(_START_RETRY)
-
-
-async def check_server(transaction: PostgresTransaction, where: str) -> None:
-    """Refuse an unsuitable database.
-
-    Raises:
-        FatalError: the server is too old, or the encoding does not hold every text.
-    """
-    ((version, encoding),) = await transaction.fetch(
-        "SELECT current_setting('server_version_num')::int, current_setting('server_encoding')"
-    )
-    if version < OLDEST_SERVER:
-        raise FatalError(
-            where,
-            expected=f"PostgreSQL {OLDEST_SERVER // 10_000} or newer",
-            found=f"version {version // 10_000}",
-            remedy="upgrade the server",
-        )
-    if encoding != "UTF8":
-        remedy = "create the database with ENCODING 'UTF8' TEMPLATE template0"
-        raise FatalError(where, expected="a database with the encoding UTF8", found=encoding, remedy=remedy)
 
 
 class PostgresInbox(Inbox):
@@ -712,149 +634,9 @@ class PostgresInbox(Inbox):
                 await inbox._cached_stats.refresh()
 
             runner.check_version = check_version
-            runner.listener = NotifyListener(runner.connections, runner.signal.notify)
-            try:
-                yield inbox
-            finally:
-                await runner.listener.close()
+            yield inbox
 
     @override
     async def stats(self) -> QueueStats:
         """Return the statistics of the inbox; they may be some seconds old."""
         return await self._cached_stats()
-
-
-MAX_STATS_SHARE: Final = 20
-"""The database counts for at most one of this many seconds."""
-STATS_WANTED: Final = 300.0
-"""Seconds after the last read until the cache is not refreshed any more: most scrapers read more often."""
-
-
-class CachedStats:
-    """A cache of the statistics, a few seconds old, because counting reads all jobs.
-
-    Args:
-        count: counts.
-        max_age: greatest age in seconds; longer if counting takes long.
-    """
-
-    def __init__(self, count: Callable[[], Awaitable[QueueStats]], max_age: float) -> None:
-        self._count, self._max_age = count, max_age
-        self._stats: QueueStats | None = None
-        self._begun_at = self._due_at = self._pause = 0.0
-        self._asked_at = -math.inf
-        self._counting = anyio.Lock()
-
-    async def __call__(self) -> QueueStats:
-        """Return the statistics; the first call, and a call after a long pause, waits until they are counted."""
-        self._asked_at = now = anyio.current_time()
-        # Twice the pause: a reader must not wait, and `refresh` may.
-        if self._stats is None or now >= self._due_at + self._pause:
-            return await self._counted()
-        return self._stats
-
-    async def refresh(self) -> None:
-        """Count the statistics if they are due and were read recently, also if the first reader stopped waiting."""
-        now = anyio.current_time()
-        if self._due_at <= now < self._asked_at + STATS_WANTED:
-            await self._counted()
-
-    async def _counted(self) -> QueueStats:
-        asked_at = anyio.current_time()
-        async with self._counting:
-            if self._stats is None or self._begun_at < asked_at:
-                self._begun_at = anyio.current_time()
-                self._stats = await self._count()
-                ended_at = anyio.current_time()
-                self._pause = (
-                    max(self._max_age, MAX_STATS_SHARE * (ended_at - self._begun_at)) if self._max_age else 0.0
-                )
-                self._due_at = ended_at + self._pause
-            return self._stats
-
-
-# ── Preflight
-
-_MAY_MAKE: Final = (
-    "SELECT CASE WHEN to_regnamespace('sfn') IS NULL THEN has_database_privilege(current_database(), 'CREATE') "
-    "ELSE has_schema_privilege('sfn', 'CREATE') END"
-)
-_MAY_NOT_USE: Final = (
-    "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace('sfn') AND (relkind = 'r' AND NOT ("
-    "has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT') AND has_table_privilege(oid, 'UPDATE') "
-    "AND has_table_privilege(oid, 'DELETE')) OR relkind = 'S' AND NOT has_sequence_privilege(oid, 'USAGE')) "
-    "ORDER BY relname"
-)
-_FACTS: Final = (
-    "SELECT current_setting('server_version'), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, "
-    "current_setting('fsync')::bool AND current_setting('full_page_writes')::bool, pg_is_in_recovery(), "
-    "(SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'iceberg-sfn' "
-    "AND pid <> pg_backend_pid())"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class PreflightResult:
-    """The facts about a suitable database.
-
-    Attributes:
-        where: name of the database, without a secret.
-        server: version of the server.
-        version: version of the schema; 0 without tables.
-        is_pooled: True behind a pooler.
-        is_durable: True if the server's settings let commits survive a power cut.
-        ahead: time by which the server's clock is ahead of this process.
-        others: number of visible connections of other listener processes.
-    """
-
-    where: str
-    server: str
-    version: int
-    is_pooled: bool
-    is_durable: bool
-    ahead: timedelta
-    others: int
-
-
-async def preflight(server: PostgresServer, clock: Clock) -> PreflightResult:
-    """Check that the inbox could use a database, without touching any row.
-
-    Raises:
-        FatalError: the database is not suitable.
-        Transient: scope inbox: the server does not answer.
-    """
-    async with connected(server) as runner:
-
-        async def prove(transaction: PostgresTransaction) -> PreflightResult:
-            await check_server(transaction, runner.where)
-            found = await schema_state(transaction)
-            check_schema(found, runner.where)
-            await _check_grants(transaction, runner.where, found.version)
-            ((version, at, is_durable, is_standby, others),) = await transaction.fetch(_FACTS)
-            if is_standby:
-                raise FatalError(runner.where, expected="a primary", found="a standby, which takes no writes")
-            ahead = timedelta(microseconds=at - to_micros(clock.now()))
-            pooled = runner.connections.is_pooled
-            return PreflightResult(runner.where, version, found.version, pooled, is_durable, ahead, others)
-
-        return await runner.on_tables(prove, starting=True)
-
-
-async def _check_grants(transaction: PostgresTransaction, where: str, version: int) -> None:
-    if version < len(POSTGRES_MIGRATIONS):
-        ((may,),) = await transaction.fetch(_MAY_MAKE)
-        if not may:
-            raise FatalError(
-                where,
-                expected="the right to make the schema sfn and its tables",
-                found="that it is not granted",
-                remedy="CREATE SCHEMA sfn AUTHORIZATION …, or GRANT CREATE ON DATABASE … TO …",
-            )
-    lacking: Collection[str] = [name for (name,) in await transaction.fetch(_MAY_NOT_USE)]
-    if lacking:
-        raise FatalError(
-            where,
-            expected="the right to read and write the schema sfn",
-            found=f"none to {', '.join(lacking)}",
-            remedy="GRANT ALL ON ALL TABLES IN SCHEMA sfn TO …, and ALL SEQUENCES",
-        )

@@ -1,6 +1,8 @@
-"""Connections to a PostgreSQL server: its address, the pool of connections, and the map of its errors.
+"""Connections to a PostgreSQL server, their pool, and signals between processes: the only module that imports asyncpg.
 
-`sfn.inbox.postgres_driver` opens the connections.
+The pool differs from asyncpg's in what poolers and lost servers need: it finds out whether a pooler is in between, and
+then neither prepares statements nor keeps settings in a session; one lost connection ends all idle ones; and a failed
+attempt to connect answers other callers, too. An idle connection is taken and put back without a round trip.
 """
 
 from __future__ import annotations
@@ -8,194 +10,166 @@ from __future__ import annotations
 import asyncio
 import secrets
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, Final
 
 import anyio
+import anyio.to_thread
+import asyncpg
+from asyncpg import connect_utils
+from typing_extensions import override
 
-from sfn.errors import ErrorScope, FatalError, OutcomeUnknown, Permanent, SfnError, Transient
-from sfn.inbox.model import RETRY_AFTER
-
-UNREACHABLE: Final = "unreachable"
-"""No SQLSTATE: the server can't be reached, or did not answer in time."""
-LOST: Final = "lost"
-"""No SQLSTATE: the connection ended."""
-UNCERTAIN: Final = "uncertain"
-"""No SQLSTATE: the connection ended, or there was no answer, while a transaction may have been committed."""
-MISCONFIGURED: Final = "misconfigured"
-"""Not an SQLSTATE: the driver rejects its arguments."""
-LOGIN_FILE: Final = "login-file"
-"""No SQLSTATE: the file with the password can't be read."""
-NO_TLS: Final = "no-tls"
-"""No SQLSTATE: the server does not support TLS, which the URL requires."""
-UNTRUSTED: Final = "untrusted"
-"""No SQLSTATE: the server's certificate is not trusted, or a certificate file can't be read."""
-ABORTED: Final = "25P02"
-"""SQLSTATE in_failed_sql_transaction: the transaction was rolled back."""
-
-
-class PostgresFault(Exception):
-    """A failed request to the database.
-
-    Attributes:
-        code: an SQLSTATE (PostgreSQL manual, appendix A), or one of the constants above.
-        text: the message, without secrets.
-    """
-
-    def __init__(self, code: str, text: str) -> None:
-        super().__init__(code, text)
-        self.code = code
-        self.text = text
-
-
-class PostgresConnectionLost(PostgresFault):
-    """The connection is closed. An open transaction was rolled back."""
-
-
-_WAIT: Final = "it is tried again; see whether the server runs and is reached"
-_ROOM: Final = "free some room on the disk of the database's server"
-_PRIMARY: Final = "let `inbox.url` lead to the primary: several hosts with target_session_attrs=read-write find it"
-_LOGIN: Final = "give the user and its password in `inbox.url`, or `inbox.password_file`, as the server knows them"
-_GRANT: Final = (
-    "as a superuser: GRANT CREATE ON DATABASE …, or CREATE SCHEMA sfn AUTHORIZATION … and leave it to the user"
+from sfn.inbox.postgres_server import (
+    LOST,
+    MISCONFIGURED,
+    NO_TLS,
+    UNREACHABLE,
+    UNTRUSTED,
+    Connect,
+    PostgresConnection,
+    PostgresConnectionLost,
+    PostgresFault,
+    PostgresServer,
 )
 
-_PASSING: Final = {
-    LOST: _WAIT,
-    UNREACHABLE: _WAIT,
-    UNCERTAIN: "it is tried again; what was sent with an id is never taken twice",
-    "08": _WAIT,
-    "25006": _PRIMARY,
-    "25": _WAIT,
-    "26": "it is tried again, as behind a pooler",
-    "40": "it is tried again",
-    "42P05": "it is tried again, as behind a pooler",
-    "53": "see what the database's server lacks: connections, memory or room on its disk",
-    "53100": _ROOM,
-    "53300": "raise max_connections of the server, or start fewer replicas: each has eight connections at most",
-    "55": "see who keeps tables of the schema sfn locked (pg_stat_activity)",
-    "57": _WAIT,
-    "58": "look at the log of the database's server",
-}
-"""Remedies of temporary faults, which need no restart of the listener, by code or class."""
-_AT_A_START: Final = {
-    "28": _LOGIN,
-    "3D000": "create the database: CREATE DATABASE … OWNER …",
-    "42501": _GRANT,
-    MISCONFIGURED: "set `inbox.url` to postgresql://user:password@host:port/database, percent-encoded",
-    LOGIN_FILE: "let the service's user read `inbox.password_file`",
-    NO_TLS: "set ssl = on at the server, or another sslmode in `inbox.url`",
-    UNTRUSTED: "set sslrootcert in `inbox.url` to the certificates that signed the server's, or to system",
-}
-"""Remedies of a wrong configuration: a start is refused, but a running process waits until it is corrected."""
-_FATAL: Final = {
-    "0A": "let `inbox.url` lead to PostgreSQL 13 or newer",
-    "3F": "leave the schema sfn to the service: start it again, and it makes what is missing",
-    "42": "leave the schema sfn to the service: start it again, and it makes what is missing",
-    "XX": "look at the log of the database's server; restore it from a backup if its data are damaged",
-}
+MAX_CACHED_STATEMENTS: Final = 256
+"""Prepared statements of a connection: each set of changed columns has a statement of its own."""
+CLOSED_WITHIN: Final = 2.0
+"""Seconds for a clean close."""
+_LAST_WORDS: Final = frozenset({"FATAL", "PANIC"})
+"""After an error of such a severity the server ends the connection."""
 
 
-def refusal(fault: PostgresFault, where: str, *, starting: bool = False) -> SfnError:
-    """Return the error of the inbox for a fault.
+class AsyncpgConnection:
+    """An open connection.
 
     Args:
-        where: name of the database in errors.
-        starting: True if the process has not used the database yet.
-
-    Returns:
-        A `Transient` with scope inbox; an `OutcomeUnknown` if the transaction may have been committed; a `FatalError`
-        if this process can't continue or start; a `Permanent` for values that the database can't store.
-    """
-    expected = "a transaction to be stored" if not starting else "a database that the inbox can be kept in"
-    found = f"{fault.text} ({fault.code})"
-    remedy = _of(_AT_A_START, fault.code)
-    if remedy is not None and starting:
-        return FatalError(where, expected=expected, found=found, remedy=remedy)
-    remedy = remedy or _of(_PASSING, fault.code)
-    if remedy is not None:
-        kind = OutcomeUnknown if fault.code == UNCERTAIN else Transient
-        return kind(
-            where, scope=ErrorScope.INBOX, expected=expected, found=found, remedy=remedy, retry_after=RETRY_AFTER
-        )
-    remedy = _of(_FATAL, fault.code)
-    if remedy is not None or starting:
-        return FatalError(where, expected=expected, found=found, remedy=remedy or "")
-    return Permanent(where, scope=ErrorScope.INBOX, expected="values that can be stored", found=found)
-
-
-def _of(remedies: Mapping[str, str], code: str) -> str | None:
-    """Return the remedy for a code, or for its class: the first two characters of an SQLSTATE."""
-    is_state = code.isdigit() or code.isupper()
-    return remedies.get(code) or (remedies.get(code[:2]) if is_state else None)
-
-
-CONNECTED_WITHIN: Final = 5.0
-"""Seconds, unless the URL says `connect_timeout`."""
-_CERTIFICATES: Final = frozenset({"sslcert", "sslcrl", "sslkey", "sslrootcert"})
-_SYSTEM: Final = "system"
-"""The value of `sslrootcert` that stands for the certificates of the system, as in libpq 16."""
-
-
-@dataclass(frozen=True, slots=True)
-class PostgresServer:
-    """A database of a server, or of one of several, as libpq's URLs name it (PostgreSQL manual, section 34.1.1.2).
-
-    Attributes:
-        url: may hold a password.
-        password_file: file with the password; read for each new connection.
+        raw: the connection of asyncpg.
+        prepares: True if statements stay prepared.
     """
 
-    url: str = field(repr=False)
-    password_file: Path | None = None
+    def __init__(self, raw: Any, *, prepares: bool) -> None:  # noqa: ANN401 - asyncpg has no types
+        self._raw = raw
+        self.prepares = prepares
 
     @property
-    def name(self) -> str:
-        """The URL without anything that may be secret."""
-        parts = urlsplit(self.url)
-        login, _, hosts = parts.netloc.rpartition("@")
-        user = login.partition(":")[0]
-        return f"postgresql://{user}@{hosts}{parts.path}" if user else f"postgresql://{hosts}{parts.path}"
+    def is_open(self) -> bool:
+        """True unless the connection is known to be closed."""
+        return not self._raw.is_closed()
 
     @property
-    def patience(self) -> float:
-        """Seconds for an attempt to connect."""
-        return float(self._options().get("connect_timeout", CONNECTED_WITHIN))
+    def is_busy(self) -> bool:
+        """True within a transaction."""
+        return self.is_open and bool(self._raw.is_in_transaction())
 
-    def arguments(self) -> dict[str, Any]:
-        """Return the connection parameters for the driver.
+    @property
+    def session(self) -> int:
+        """The process id of the server that the connection reports; a pooler reports another number."""
+        return int(self._raw.get_server_pid())
 
-        Raises:
-            PostgresFault: the file with the password, or a certificate, can't be read.
-        """
-        options = self._options()
-        options.pop("connect_timeout", None)
-        driver_arguments: dict[str, Any] = {}
-        if options.get("sslrootcert") == _SYSTEM:
-            del options["sslrootcert"]
-            driver_arguments["ssl"] = ssl.create_default_context()
-        if self.password_file is not None:
-            driver_arguments["password"] = _read(self.password_file, LOGIN_FILE).rstrip("\r\n")
-        for option in sorted(_CERTIFICATES & options.keys()):
-            _read(Path(options[option]), UNTRUSTED)
-        return {"dsn": urlsplit(self.url)._replace(query=urlencode(options)).geturl(), **driver_arguments}
+    async def fetch(self, statement: str, *values: object) -> Sequence[Sequence[Any]]:
+        """Return the rows of a statement."""
+        with self._map_errors():
+            found: Sequence[Sequence[Any]] = await self._raw.fetch(statement, *values)
+            return found
 
-    def _options(self) -> dict[str, str]:
-        return dict(parse_qsl(urlsplit(self.url).query))
+    async def execute(self, statement: str, *values: object) -> str:
+        """Run a statement, or several without values; return the command tag of the last one ("CommandComplete")."""
+        with self._map_errors():
+            tag: str = await self._raw.execute(statement, *values)
+            return tag
+
+    async def listen(self, channel: str, on_notify: Callable[[str], None]) -> None:
+        """Call `on_notify` with the payload of each database notification."""
+        with self._map_errors():
+            await self._raw.add_listener(channel, lambda *payload: on_notify(payload[-1]))
+
+    def end(self) -> None:
+        """Close the connection at once; the server rolls back an open transaction."""
+        self._raw.terminate()
+
+    async def close(self) -> None:
+        """Close the connection cleanly."""
+        try:
+            await self._raw.close(timeout=CLOSED_WITHIN)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            self._raw.terminate()
+
+    @contextmanager
+    def _map_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except asyncpg.PostgresError as error:
+            code = error.sqlstate or LOST
+            if error.severity_en not in _LAST_WORDS and self.is_open:
+                raise PostgresFault(code, _text(error)) from None
+            self._raw.terminate()
+            raise PostgresConnectionLost(code, _text(error)) from None
+        except (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, EOFError) as error:
+            self._raw.terminate()
+            raise PostgresConnectionLost(LOST, _text(error)) from None
 
 
-def _read(file: Path, code: str) -> str:
-    """Return the content of a file; the driver would report a missing file as a server that can't be reached."""
+class _TlsUpgrade(connect_utils.TLSUpgradeProto):  # type: ignore[misc] # it has no types
+    """The wait for the server's answer whether it speaks TLS; an error that no caller waits for is not reported.
+
+    If a connection is cancelled while it opens, asyncio would log that an exception was never retrieved (asyncpg
+    issue 1310). Who still waits gets the error nevertheless.
+    """
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if not self.on_data.cancelled():
+            self.on_data.exception()
+
+
+connect_utils.TLSUpgradeProto = _TlsUpgrade
+
+
+async def connect(server: PostgresServer, *, prepares: bool) -> AsyncpgConnection:
+    """Open a connection.
+
+    Args:
+        prepares: True if statements stay prepared; False if a pooler gives each transaction another session.
+
+    Raises:
+        PostgresFault: no connection can be opened.
+    """
     try:
-        return file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise PostgresFault(code, f"{file}: {why}") from None
+        raw = await asyncpg.connect(
+            **await anyio.to_thread.run_sync(server.arguments, abandon_on_cancel=True),
+            timeout=server.patience,
+            statement_cache_size=MAX_CACHED_STATEMENTS if prepares else 0,
+            max_cached_statement_lifetime=0,
+            server_settings={"application_name": "iceberg-sfn"},
+        )
+    except asyncpg.PostgresError as error:
+        raise PostgresFault(error.sqlstate or UNREACHABLE, _text(error)) from None
+    except ssl.SSLError as error:
+        raise PostgresFault(UNTRUSTED, error.reason or type(error).__name__) from None
+    except asyncpg.TargetServerAttributeNotMatched as error:
+        raise PostgresFault("25006", _text(error)) from None
+    except OSError as error:
+        # The driver has no error class for this.
+        has_no_tls = isinstance(error, ConnectionError) and "rejected SSL upgrade" in str(error)
+        raise PostgresFault(NO_TLS if has_no_tls else UNREACHABLE, _text(error)) from None
+    except (asyncpg.InterfaceError, asyncpg.InternalClientError, ValueError) as error:
+        # The driver's message may repeat its arguments.
+        raise PostgresFault(MISCONFIGURED, type(error).__name__) from None
+    return AsyncpgConnection(raw, prepares=prepares)
 
+
+def _text(error: Exception) -> str:
+    # The first line: details may repeat values.
+    said = str(error.args[0] if error.args else error).partition("\n")[0]
+    if isinstance(error, OSError):
+        said = error.strerror or said
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+# ── The pool
 
 MOST: Final = 7
 """Connections for transactions at a time."""
@@ -205,38 +179,6 @@ IDLE: Final = 60.0
 """Seconds of idleness after which a connection is not reused: firewalls silently drop those idle for minutes."""
 _FORGOTTEN: Final = frozenset({"26000", "42P05"})
 """SQLSTATEs behind a pooler: prepared statements are missing, or another process made them."""
-
-
-class PostgresConnection(Protocol):
-    """A connection, implemented in `driver`; every method raises `PostgresFault`."""
-
-    @property
-    def is_open(self) -> bool: ...
-
-    @property
-    def is_busy(self) -> bool: ...
-
-    @property
-    def prepares(self) -> bool: ...
-
-    @property
-    def session(self) -> int: ...
-
-    async def fetch(self, statement: str, *values: object) -> Sequence[Sequence[Any]]: ...
-
-    async def execute(self, statement: str, *values: object) -> int: ...
-
-    async def command(self, statement: str) -> str: ...
-
-    async def listen(self, channel: str, on_notify: Callable[[str], None]) -> None: ...
-
-    def end(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-
-Connect: TypeAlias = Callable[[bool], Awaitable[PostgresConnection]]
-"""Open a connection, with or without prepared statements."""
 
 
 class Connections:
@@ -321,15 +263,15 @@ class Connections:
     async def _suited(self) -> PostgresConnection:
         """Open a connection, with prepared statements if possible."""
         if self._prepares is None:
-            connection = await self._connect(False)
+            connection = await self._connect(prepares=False)
             try:
                 self._prepares = await _is_direct(connection)
             finally:
                 await connection.close()
-        connection = await self._connect(self._prepares)
+        connection = await self._connect(prepares=self._prepares)
         try:
             if self._prepares:
-                await connection.command(self._settled)
+                await connection.execute(self._settled)
         except BaseException:
             connection.end()
             raise
@@ -365,9 +307,9 @@ class Connections:
 
 async def _is_direct(connection: PostgresConnection) -> bool:
     """Return True for a connection to a server; a pooler reports another process id than that of the session."""
-    await connection.command("BEGIN")
+    await connection.execute("BEGIN")
     ((session,),) = await connection.fetch("SELECT pg_backend_pid()")
-    await connection.command("COMMIT")
+    await connection.execute("COMMIT")
     return bool(session == connection.session)
 
 
@@ -442,7 +384,7 @@ class NotifyListener:
             # Beside the transaction that it is about: the server lets one such transaction commit at a time.
             with suppress(PostgresFault), anyio.move_on_after(MAX_SIGNAL_WAIT):
                 async with self._connections.one() as connection:
-                    await connection.command(_NOTIFY.format(CHANNEL, self._name))
+                    await connection.execute(_NOTIFY.format(CHANNEL, self._name))
             await anyio.sleep(NOTIFY_PAUSE)
 
     def _received(self, sender: str) -> None:
