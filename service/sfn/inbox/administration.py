@@ -21,7 +21,6 @@ from sfn.inbox.intents import intent_stats, intents_of
 from sfn.inbox.jobs import counts_by_state, held_keys, missing_tables, oldest_due
 from sfn.inbox.letters import (
     add_audit_entry,
-    audit_count,
     end,
     letter_counts,
     letters_with_ids,
@@ -57,9 +56,9 @@ class CommandProgress:
     """
 
     audit_id: int
-    count: int = 0
-    last_key: str = ""
-    has_more: bool = True
+    count: int
+    last_key: str
+    has_more: bool
 
 
 class Administration:
@@ -70,7 +69,7 @@ class Administration:
     """
 
     def __init__(self, operations: Operations) -> None:
-        self._operations, self._config = operations, operations.config
+        self._operations = operations
 
     async def stats(self, transaction: Transaction, now: datetime) -> QueueStats:
         """Return the statistics of the inbox; reads an entry of an index for every job."""
@@ -118,9 +117,7 @@ class Administration:
 
     async def drop_limit_state(self, transaction: Transaction, catalog: str, now: datetime) -> DropLimitState:
         """Return the state of a catalog's drop limit."""
-        reached = catalog in await catalogs.catalogs_with_reached_limit(transaction)
-        reached = reached or bool(await held_keys(transaction, catalog, "", 1))
-        return await catalogs.drop_limit_state(transaction, catalog, self._config, now, limit_reached=reached)
+        return await catalogs.drop_limit_state(transaction, catalog, self._operations.config, now)
 
     async def replay(
         self, transaction: Transaction, ids: Sequence[int], notifications: Sequence[Notification], command: AdminCommand
@@ -153,14 +150,7 @@ class Administration:
     async def release(
         self, transaction: Transaction, catalog: str, command: AdminCommand, before: CommandProgress | None
     ) -> CommandProgress | None:
-        """Release the next batch of held jobs, see `sfn.inbox.DropLimit.release`.
-
-        Args:
-            transaction: the transaction.
-            catalog: the catalog.
-            command: the command.
-            before: the result of the last batch; None for the first one.
-        """
+        """Release the first batch of held jobs, or the one after `before`, see `sfn.inbox.DropLimit.release`."""
         if await self._fold(transaction):
             return None
         unit = await self._operations.unfolded(transaction, ())
@@ -170,19 +160,18 @@ class Administration:
         for job in held:
             unit.jobs.save(on_release_hold(job, command.at))
             unit.letters.close(job.subject, DeadLetterStatus.REPLAYED, command.at, command.actor)
+        count = len(held) + (before.count if before is not None else 0)
         if before is None:
-            unit.others += [catalogs.set_limit_reached(catalog, is_reached=False), catalogs.forget_steps(catalog)]
+            unit.others.append(catalogs.set_columns(catalog, is_limit_reached=False))
+            unit.others.append(Run("DELETE FROM sfn.permit WHERE catalog = $1", (catalog,)))
             await unit.write()
-            before = CommandProgress(await add_audit_entry(transaction, "release", command, len(held)))
+            audit_id = await add_audit_entry(transaction, "release", command, count)
         else:
-            unit.others.append(audit_count(before.audit_id, before.count + len(held)))
+            audit_id = before.audit_id
+            unit.others.append(Run("UPDATE sfn.audit SET count = $1 WHERE id = $2", (count, audit_id)))
             await unit.write()
-        return CommandProgress(
-            before.audit_id,
-            before.count + len(held),
-            found[-1][0] if found else after,
-            has_more=len(found) == RELEASE_BATCH_SIZE,
-        )
+        last_key = found[-1][0] if found else after
+        return CommandProgress(audit_id, count, last_key, has_more=len(found) == RELEASE_BATCH_SIZE)
 
     async def notify(
         self, transaction: Transaction, action: str, notifications: Sequence[Notification], command: AdminCommand
@@ -196,7 +185,7 @@ class Administration:
 
     async def retire(self, transaction: Transaction, catalog: str, command: AdminCommand, *, retired: bool) -> None:
         """Record whether a catalog is retired."""
-        await transaction.write([catalogs.set_retired(catalog, is_retired=retired)])
+        await transaction.write([catalogs.set_columns(catalog, is_retired=retired)])
         await add_audit_entry(transaction, "retire" if retired else "unretire", command, 1)
 
     async def _fold(self, transaction: Transaction) -> bool:

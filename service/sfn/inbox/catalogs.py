@@ -11,7 +11,7 @@ from json import dumps, loads
 from sfn.domain.identifiers import JobKey, normal_uuid
 from sfn.domain.jobs import BackwardStep, IndexedTable, StepKind
 from sfn.inbox import CatalogAdmin, DropLimitState, TableIndex
-from sfn.inbox.jobs import live_count, without_file
+from sfn.inbox.jobs import held_keys, live_count, without_file
 from sfn.inbox.model import InboxConfig, Job, LastSweep, is_renamed
 from sfn.inbox.records import decode_subject, encode_step, encode_subject, from_micros, to_micros
 from sfn.inbox.schema import CATALOG, PERMIT
@@ -31,31 +31,18 @@ def parse_sweeps(rows: Sequence[Row]) -> dict[str, LastSweep]:
 def set_last_sweep(catalog: str, sweep: LastSweep, *, is_within_limit: bool) -> Change:
     """Return the change that records a complete sweep; one within the drop limit resets the limit."""
     unlisted = dumps(sorted(sweep.unlisted_namespaces)) if sweep.unlisted_namespaces else None
-    if not is_within_limit:
-        row = catalog, to_micros(sweep.started_at), unlisted
-        return Upsert(CATALOG, [row], ("name", "swept_at", "unlisted_namespaces"))
-    columns = ("name", "swept_at", "unlisted_namespaces", "is_limit_reached")
-    return Upsert(CATALOG, [(catalog, to_micros(sweep.started_at), unlisted, False)], columns)
+    reset = {"is_limit_reached": False} if is_within_limit else {}
+    return set_columns(catalog, swept_at=to_micros(sweep.started_at), unlisted_namespaces=unlisted, **reset)
 
 
-def set_limit_reached(catalog: str, *, is_reached: bool) -> Change:
-    """Return the change that records whether a catalog allows no further step."""
-    return Upsert(CATALOG, [(catalog, is_reached)], ("name", "is_limit_reached"))
-
-
-def forget_steps(catalog: str) -> Change:
-    """Return the change that forgets the counted steps of a catalog."""
-    return Run("DELETE FROM sfn.permit WHERE catalog = $1", (catalog,))
-
-
-def set_retired(catalog: str, *, is_retired: bool) -> Change:
-    """Return the change that records whether a catalog is retired."""
-    return Upsert(CATALOG, [(catalog, is_retired)], ("name", "is_retired"))
+def set_columns(catalog: str, **columns: object) -> Change:
+    """Return the change of some columns of a catalog's row; the row is made if it is missing."""
+    return Upsert(CATALOG, [(catalog, *columns.values())], ("name", *columns))
 
 
 def set_owner(catalog: str, catalog_id: str) -> Change:
     """Return the change that records the `catalog_id` for which files are written."""
-    return Upsert(CATALOG, [(catalog, catalog_id)], ("name", "catalog_id"))
+    return set_columns(catalog, catalog_id=catalog_id)
 
 
 async def owner_id(transaction: Transaction, catalog: str) -> str | None:
@@ -139,7 +126,7 @@ async def allow_step(
     drops, used = _drops(steps)
     allowed = not reached and await _allows(transaction, catalog, drop, drops, used, config)
     if not allowed and not _is_already_counted(drop, drops):
-        await transaction.write([set_limit_reached(catalog, is_reached=True)])
+        await transaction.write([set_columns(catalog, is_limit_reached=True)])
         return False
     dropped = (encode_subject(drop.name), drop.uuid, drop.is_renamed) if drop is not None else (None, None, None)
     await transaction.write(
@@ -155,14 +142,16 @@ async def allow_step(
 
 
 async def drop_limit_state(
-    transaction: Transaction, catalog: str, config: InboxConfig, now: datetime, *, limit_reached: bool
+    transaction: Transaction, catalog: str, config: InboxConfig, now: datetime
 ) -> DropLimitState:
     """Return the state of a catalog's drop limit."""
+    is_reached = catalog in await catalogs_with_reached_limit(transaction)
+    is_reached = is_reached or bool(await held_keys(transaction, catalog, "", 1))
     (steps,) = await transaction.fetch_all([_steps_query(catalog, now - config.drop_limit_window)])
     live = await live_count(transaction, catalog)
     drops, used = _drops(steps)
     dropped = await without_file(transaction, {drop.name for drop in without_old_names(drops)})
-    return DropLimitState(limit_reached, used, config.allowed_drops(catalog, live, dropped), live)
+    return DropLimitState(is_reached, used, config.allowed_drops(catalog, live, dropped), live)
 
 
 def _steps_query(catalog: str, since: datetime) -> Query:

@@ -145,7 +145,6 @@ class IntentFold:
         self._subjects: defaultdict[str, dict[JobKey, None]] = defaultdict(dict)
         self._unresolved: dict[JobKey, datetime] = {}
         self._unknown: Counter[str] = Counter()
-        self._has_job: Callable[[JobKey], bool] = bool
 
     def subjects(self) -> set[JobKey]:
         """Return the subjects to check for a job."""
@@ -191,10 +190,9 @@ class IntentFold:
             self._subjects[number][subject] = None
         self._unresolved = {decode_subject(subject): from_micros(at) for subject, at in unresolved}
         self._unknown = Counter({str(peer): int(count) for peer, count in unknown})
-        self._has_job = has_job
         for message, now in self._others:
             if isinstance(message, Intent):
-                self._open(message, now)
+                self._open(message, now, has_job)
             elif message.intent_id != WHOLE_CATALOG_ID:
                 self._close(message, now)
 
@@ -230,11 +228,11 @@ class IntentFold:
         """Return when the first of the changed intents is due; None without any."""
         return min((row.due_at for row in self._after.values() if row is not None), default=None)
 
-    def _open(self, intent: Intent, now: datetime) -> None:
+    def _open(self, intent: Intent, now: datetime, has_job: Callable[[JobKey], bool]) -> None:
         for subject in dict.fromkeys(intent.subjects):
             if self._get((intent.id, subject)) is not None:
                 continue
-            is_unknown = isinstance(subject, TableIdentifier) and not self._has_job(subject)
+            is_unknown = isinstance(subject, TableIdentifier) and not has_job(subject)
             row = OpenIntent(intent.id, subject, intent.sender, intent.peer, now, first_check_at(now), is_unknown)
             if is_unknown and self._unknown[intent.peer] >= MAX_UNKNOWN_TABLES:
                 before = self._get((WHOLE_CATALOG_ID, CatalogName(subject.catalog)))

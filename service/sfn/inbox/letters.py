@@ -19,7 +19,7 @@ from sfn.inbox.model import (
     DeadLetterStatus,
     NewDeadLetter,
 )
-from sfn.inbox.records import decode_subject, encode_key, encode_subject, from_micros, to_micros
+from sfn.inbox.records import decode_subject, encode_key, encode_subject, from_micros, to_micros, to_micros_or_none
 from sfn.inbox.schema import AUDIT, LETTER, UNDECODABLE
 from sfn.inbox.transaction import Change, Row, Run, Transaction, Upsert, counted, draw
 
@@ -55,17 +55,18 @@ class LetterChanges:
     async def changes(self, transaction: Transaction) -> list[Change]:
         """Return what to write."""
         changes: list[Change] = []
-        rows: list[Row] = []
         if self._opened or self._requests:
-            number = await draw(transaction, "dead_letter", len(self._opened) + len(self._requests))
-            for letter, now in self._opened.values():
-                at = to_micros(now)
-                named = encode_key(letter.subject), encode_subject(letter.subject), letter.subject.catalog, None
-                rows.append((number, *named, letter.reason.value, letter.detail, letter.attempts, "open", at, at, None))
-                number += 1
-            changes += self._letters_of_requests(number)
-        if rows:
-            changes.append(Upsert(LETTER, rows, conflict=_UPDATE_OPEN))
+            first = await draw(transaction, "dead_letter", len(self._opened) + len(self._requests))
+            changes += self._letters_of_requests(first + len(self._opened))
+            rows = [
+                (
+                    *(number, encode_key(one.subject), encode_subject(one.subject), one.subject.catalog, None),
+                    *(one.reason.value, one.detail, one.attempts, "open", to_micros(now), to_micros(now), None),
+                )
+                for number, (one, now) in enumerate(self._opened.values(), start=first)
+            ]
+            if rows:
+                changes.append(Upsert(LETTER, rows, conflict=_UPDATE_OPEN))
         for (status, actor), subjects in self._closed.items():
             at = to_micros(max(subjects.values()))
             changes.append(
@@ -77,24 +78,22 @@ class LetterChanges:
             )
         return changes
 
-    def _letters_of_requests(self, number: int) -> list[Change]:
-        """Return the letters of undecodable requests, numbered from `number`."""
+    def _letters_of_requests(self, first: int) -> list[Change]:
+        """Return the letters of undecodable requests, numbered from `first`."""
         if not self._requests:
             return []
+        by_sender = defaultdict[str, list[tuple[int, UndecodableRequest, int]]](list)
+        for number, (request, now) in enumerate(self._requests, start=first):
+            by_sender[request.sender].append((number, request, to_micros(now)))
         changes: list[Change] = []
-        by_sender = defaultdict[str, list[tuple[int, UndecodableRequest, datetime]]](list)
-        for request, now in self._requests:
-            by_sender[request.sender].append((number, request, now))
-            number += 1
         letters: list[Row] = []
         bodies: list[Row] = []
         reason = DeadLetterReason.UNDECODABLE.value
         for sender, requests in by_sender.items():
             stored = requests[-MAX_UNDECODABLE_PER_SENDER:]
-            for letter, one, now in stored:
-                at = to_micros(now)
-                letters.append((letter, None, None, None, sender, reason, one.detail, 0, "open", at, at, None))
-                bodies.append((letter, one.path, one.content_type, one.size, one.body))
+            for number, one, at in stored:
+                letters.append((number, None, None, None, sender, reason, one.detail, 0, "open", at, at, None))
+                bodies.append((number, one.path, one.content_type, one.size, one.body))
             # The statements of one transaction do not see each other's rows in PostgreSQL.
             old = (
                 "(SELECT id FROM sfn.dead_letter WHERE sender = $1 AND id < $2 AND id <= (SELECT id FROM "
@@ -126,32 +125,28 @@ async def end(
     return [decode_subject(subject) if subject is not None else None for _, subject in found]
 
 
-def _conditions(letter_filter: DeadLetterFilter) -> list[tuple[str, object]]:
-    """Return the conditions of a filter: column and operator, and the compared value."""
-    one = letter_filter
-    conditions = [
-        ("status =", one.status.value if one.status is not None else None),
-        ("catalog =", one.catalog),
-        ("key =", encode_key(one.table) if one.table is not None else None),
-        ("reason =", one.reason.value if one.reason is not None else None),
-        ("sender =", one.sender),
-        ("opened_at <", to_micros(one.opened_before) if one.opened_before is not None else None),
-        ("opened_at >=", to_micros(one.opened_since) if one.opened_since is not None else None),
-    ]
-    return [(compared, value) for compared, value in conditions if value is not None]
-
-
 async def find_letters(
     transaction: Transaction, letter_filter: DeadLetterFilter, limit: int, after: int | None = None
 ) -> list[DeadLetter]:
     """Return at most `limit` matching letters: with ids above `after` by id, or the newest first for None."""
-    conditions = _conditions(letter_filter) + ([("id >", after)] if after is not None else [])
-    chosen = " AND ".join([f"{compared} ${number}" for number, (compared, _) in enumerate(conditions, start=2)])
+    one = letter_filter
+    compared = {
+        "status =": one.status.value if one.status is not None else None,
+        "catalog =": one.catalog,
+        "key =": encode_key(one.table) if one.table is not None else None,
+        "reason =": one.reason.value if one.reason is not None else None,
+        "sender =": one.sender,
+        "opened_at <": to_micros_or_none(one.opened_before),
+        "opened_at >=": to_micros_or_none(one.opened_since),
+        "id >": after,
+    }
+    conditions = {text: value for text, value in compared.items() if value is not None}
+    chosen = " AND ".join(f"{text} ${number}" for number, text in enumerate(conditions, start=2))
     query = (
         f"SELECT {_COLUMNS} FROM sfn.dead_letter {'WHERE ' * bool(chosen)}{chosen} "
         f"ORDER BY id{' DESC' * (after is None)} LIMIT $1::bigint"
     )
-    return [_letter(row) for row in await transaction.fetch(query, limit, *(value for _, value in conditions))]
+    return [_letter(row) for row in await transaction.fetch(query, limit, *conditions.values())]
 
 
 async def letters_with_ids(transaction: Transaction, ids: Collection[int]) -> list[DeadLetter]:
@@ -218,11 +213,6 @@ async def add_audit_entry(transaction: Transaction, action: str, command: AdminC
         ]
     )
     return number
-
-
-def audit_count(entry: int, count: int) -> Change:
-    """Return the change of an entry's count."""
-    return Run("UPDATE sfn.audit SET count = $1 WHERE id = $2", (count, entry))
 
 
 async def audit_log(transaction: Transaction, before: int | None, limit: int) -> list[AuditEntry]:
