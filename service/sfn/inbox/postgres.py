@@ -8,6 +8,7 @@ The driver asyncpg is an optional dependency, so it is imported only when a data
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -38,7 +39,8 @@ from sfn.inbox.postgres_server import (
     PreflightResult,
     check_schema,
     check_server,
-    inspect,
+    inspect_database,
+    migrate,
     refusal,
     schema_state,
 )
@@ -71,7 +73,6 @@ changed or a pooler switched the session."""
 
 FOLD_LOCK: Final = -3020557525990963835
 """Number of the advisory lock of every transaction that changes jobs."""
-MIGRATION_LOCK: Final = -778209067183176368
 
 _DURABLE: Final = {
     "synchronous_commit": "on",
@@ -178,14 +179,11 @@ class PostgresTransaction:
         await self.connection.execute(_chained(tuple(texts)), *values)
 
     async def append(self, rows: Sequence[LogRow]) -> Appended:
-        is_new: list[bool] = []
-        last = 0
+        appended = Appended((), 0)
         for start in range(0, len(rows), APPEND_NUMBERS):
-            some = rows[start : start + APPEND_NUMBERS]
-            appended = await append_rows(self.connection, some)
-            is_new += appended.new
-            last = appended.last
-        return Appended(is_new, last)
+            more = await append_rows(self.connection, rows[start : start + APPEND_NUMBERS])
+            appended = Appended([*appended.new, *more.new], more.last)
+        return appended
 
     def folded(self, seqs: Sequence[int]) -> Change:
         return Run("DELETE FROM sfn.pending WHERE seq = ANY($1::bigint[])", (list(seqs),))
@@ -254,9 +252,8 @@ def _renumbered(texts: Sequence[str]) -> list[str]:
     numbered: list[str] = []
     offset = 0
     for text in texts:
-        found = [int(number) for number in _PLACEHOLDER.findall(text)]
         numbered.append(_PLACEHOLDER.sub(_shifted(offset), text))
-        offset += max(found, default=0)
+        offset += max(map(int, _PLACEHOLDER.findall(text)), default=0)
     return numbered
 
 
@@ -381,12 +378,8 @@ class PostgresRunner:
         rows = [row for call in calls for row in call]
         appended = await self._repeated(lambda connection: self._append(connection, rows), MAX_WAIT)
         self._observe(CommittedTransaction(len(calls), len(rows), anyio.current_time() - began))
-        answers: list[Appended] = []
-        start = 0
-        for call in calls:
-            answers.append(Appended(appended.new[start : start + len(call)], appended.last))
-            start += len(call)
-        return answers
+        new = iter(appended.new)
+        return [Appended(list(itertools.islice(new, len(call))), appended.last) for call in calls]
 
     async def _append(self, connection: PostgresConnection, rows: Sequence[LogRow]) -> Appended:
         """Append records in one statement, which is a transaction of its own."""
@@ -457,39 +450,8 @@ async def _commit(connection: PostgresConnection) -> None:
         raise PostgresFault(ABORTED, f"a transaction that ended with {ended}")
 
 
-# ── The schema
-
-
-async def migrate(
-    transaction: PostgresTransaction, where: str, migrations: Sequence[Migration] = POSTGRES_MIGRATIONS
-) -> bool:
-    """Migrate the tables to this version, in one transaction; one process does so at a time.
-
-    Returns:
-        True if there were none.
-
-    Raises:
-        FatalError: see `check_schema`.
-    """
-    execute = transaction.connection.execute
-    await transaction.fetch("SELECT pg_advisory_xact_lock($1::bigint)", MIGRATION_LOCK)
-    state = await schema_state(transaction)
-    check_schema(state, where, len(migrations))
-    if not state.version:
-        ((known,),) = await transaction.fetch("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'sfn')")
-        if not known:
-            await execute("CREATE SCHEMA sfn")
-        await execute("CREATE TABLE IF NOT EXISTS sfn.version(version int NOT NULL, oldest int NOT NULL)")
-        await execute("INSERT INTO sfn.version VALUES (0, 0)")
-    for number, migration in enumerate(migrations[state.version :], start=state.version + 1):
-        await execute(migration.script)
-        await execute("UPDATE sfn.version SET version = $1, oldest = $2", number, migration.oldest)
-    return not state.version
-
-
 # ── Opening
 
-EXTRA: Final = "pip install '.[postgres]'"
 MAX_START_WAIT: Final = 30.0
 """Seconds that a start waits for a server that is starting too."""
 VERSION_CHECK_INTERVAL: Final = 5.0
@@ -520,10 +482,8 @@ async def connected(
     except ModuleNotFoundError as error:
         if error.name != "asyncpg":
             raise
-        raise FatalError(
-            server.name, expected="the package asyncpg, which speaks to PostgreSQL", found="none", remedy=EXTRA
-        ) from None
-
+        expected, remedy = "the package asyncpg, which speaks to PostgreSQL", "pip install '.[postgres]'"
+        raise FatalError(server.name, expected=expected, found="none", remedy=remedy) from None
     connections = Connections(partial(connect, server), server.patience, SESSION_SETTINGS, renewed)
     runner = PostgresRunner(connections, server.name, observe)
     runner.listener = NotifyListener(connections, runner.signal.notify)
@@ -544,7 +504,7 @@ async def preflight(server: PostgresServer, clock: Clock) -> PreflightResult:
     async with connected(server) as runner:
 
         async def find(transaction: PostgresTransaction) -> PreflightResult:
-            return await inspect(transaction, runner.where, clock.now, is_pooled=runner.connections.is_pooled)
+            return await inspect_database(transaction, runner.where, clock.now, is_pooled=runner.connections.is_pooled)
 
         return await runner.on_tables(find, starting=True)
 
@@ -552,15 +512,12 @@ async def preflight(server: PostgresServer, clock: Clock) -> PreflightResult:
 async def prepare_database(
     runner: PostgresRunner, migrations: Sequence[Migration] = POSTGRES_MIGRATIONS, max_wait: float = MAX_START_WAIT
 ) -> bool:
-    """Check that the database is suitable for the inbox, and create missing tables.
+    """Check that the database is suitable for the inbox, and create missing tables; return True if there were none.
 
     Args:
         runner: the runner.
         migrations: the migrations of this version.
         max_wait: seconds to wait for a server that does not answer.
-
-    Returns:
-        True if tables were created or migrated.
 
     Raises:
         Transient: scope inbox: the server has not answered for a while.
@@ -571,7 +528,7 @@ async def prepare_database(
         await check_server(transaction, runner.where)
         found = await schema_state(transaction)
         check_schema(found, runner.where, len(migrations))
-        return found.version < len(migrations) and await migrate(transaction, runner.where, migrations)
+        return found.version < len(migrations) and await migrate(transaction.connection, runner.where, migrations)
 
     give_up_at = anyio.current_time() + max_wait
     last_error = ""

@@ -1,9 +1,9 @@
-"""A PostgreSQL server: its address, its faults, and whether its database is suitable for the inbox."""
+"""A PostgreSQL server: its address, its faults, and whether its database and the tables in it suit the inbox."""
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,8 +13,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from sfn.errors import ErrorScope, FatalError, OutcomeUnknown, Permanent, SfnError, Transient
 from sfn.inbox.model import RETRY_AFTER
 from sfn.inbox.records import to_micros
-from sfn.inbox.schema import POSTGRES_MIGRATIONS
-from sfn.inbox.transaction import Transaction
+from sfn.inbox.schema import POSTGRES_MIGRATIONS, Migration
 
 # ── Faults
 
@@ -229,8 +228,10 @@ class Connect(Protocol):
     def __call__(self, *, prepares: bool) -> Awaitable[PostgresConnection]: ...
 
 
-# ── The check of a database
+# ── The check of a database, and its tables
 
+MIGRATION_LOCK: Final = -778209067183176368
+"""Number of the advisory lock of a migration."""
 OLDEST_SERVER: Final = 130_000
 """The lowest supported `server_version_num`."""
 _MAY_MAKE: Final = (
@@ -251,6 +252,12 @@ _FACTS: Final = (
 )
 
 
+class ReadTransaction(Protocol):
+    """A transaction, or a connection within one, that reads."""
+
+    async def fetch(self, text: str, /, *values: object) -> Sequence[Sequence[Any]]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class SchemaState:
     """The state of a schema.
@@ -264,7 +271,7 @@ class SchemaState:
     oldest: int = 0
 
 
-async def schema_state(transaction: Transaction) -> SchemaState:
+async def schema_state(transaction: ReadTransaction) -> SchemaState:
     """Return the present state of the schema."""
     # Within a transaction, `to_regclass` may have cached that the table does not exist yet.
     ((there,),) = await transaction.fetch(
@@ -296,7 +303,33 @@ def check_schema(state: SchemaState, where: str, version: int = len(POSTGRES_MIG
         )
 
 
-async def check_server(transaction: Transaction, where: str) -> None:
+async def migrate(
+    connection: PostgresConnection, where: str, migrations: Sequence[Migration] = POSTGRES_MIGRATIONS
+) -> bool:
+    """Migrate the tables to this version, in one transaction; one process does so at a time.
+
+    Returns:
+        True if there were none.
+
+    Raises:
+        FatalError: see `check_schema`.
+    """
+    await connection.fetch("SELECT pg_advisory_xact_lock($1::bigint)", MIGRATION_LOCK)
+    state = await schema_state(connection)
+    check_schema(state, where, len(migrations))
+    if not state.version:
+        ((known,),) = await connection.fetch("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'sfn')")
+        if not known:
+            await connection.execute("CREATE SCHEMA sfn")
+        await connection.execute("CREATE TABLE IF NOT EXISTS sfn.version(version int NOT NULL, oldest int NOT NULL)")
+        await connection.execute("INSERT INTO sfn.version VALUES (0, 0)")
+    for number, migration in enumerate(migrations[state.version :], start=state.version + 1):
+        await connection.execute(migration.script)
+        await connection.execute("UPDATE sfn.version SET version = $1, oldest = $2", number, migration.oldest)
+    return not state.version
+
+
+async def check_server(transaction: ReadTransaction, where: str) -> None:
     """Refuse an unsuitable database.
 
     Raises:
@@ -340,8 +373,8 @@ class PreflightResult:
     others: int
 
 
-async def inspect(
-    transaction: Transaction, where: str, now: Callable[[], datetime], *, is_pooled: bool
+async def inspect_database(
+    transaction: ReadTransaction, where: str, now: Callable[[], datetime], *, is_pooled: bool
 ) -> PreflightResult:
     """Return the facts about a database, without touching any row.
 
@@ -359,7 +392,7 @@ async def inspect(
     return PreflightResult(where, version, found.version, is_pooled, is_durable, ahead, others)
 
 
-async def _check_grants(transaction: Transaction, where: str, version: int) -> None:
+async def _check_grants(transaction: ReadTransaction, where: str, version: int) -> None:
     if version < len(POSTGRES_MIGRATIONS):
         ((may,),) = await transaction.fetch(_MAY_MAKE)
         if not may:
@@ -369,7 +402,7 @@ async def _check_grants(transaction: Transaction, where: str, version: int) -> N
                 found="that it is not granted",
                 remedy="CREATE SCHEMA sfn AUTHORIZATION …, or GRANT CREATE ON DATABASE … TO …",
             )
-    lacking: Collection[str] = [name for (name,) in await transaction.fetch(_MAY_NOT_USE)]
+    lacking = [name for (name,) in await transaction.fetch(_MAY_NOT_USE)]
     if lacking:
         raise FatalError(
             where,
