@@ -32,14 +32,15 @@ from sfn.domain.jobs import (
 from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.inbox import ClaimResult, letters
 from sfn.inbox.administration import Administration
+from sfn.inbox.inbox import Inbox
 from sfn.inbox.intents import MAX_UNKNOWN_TABLES
 from sfn.inbox.jobs import Jobs, KnownGroups
 from sfn.inbox.model import AdminCommand, DeadLetterFilter, DeadLetterStatus, InboxConfig, Job
 from sfn.inbox.operations import ClaimRequest, Operations, SettleRequest
 from sfn.inbox.records import encode_message, to_micros
 from sfn.inbox.schema import MAX_OUTCOMES, sqlite_text
-from sfn.inbox.sqlite import MIGRATIONS, SqliteInbox, connect
-from sfn.inbox.sqlite_writer import to_inbox_error
+from sfn.inbox.sqlite import MIGRATIONS, connect
+from sfn.inbox.sqlite_writer import SqliteWriter, to_inbox_error
 from sfn.inbox.transaction import Appended, Run, Transaction, drive
 from tests.support.memory_inbox import InlineRunner
 from tests.unit.rows import NOW, ORDERS
@@ -584,11 +585,13 @@ def test_new_inbox_has_this_version_and_all_of_its_tables(tmp_path: Path) -> Non
 
 async def test_puts_of_one_turn_of_the_event_loop_are_one_statement(tmp_path: Path) -> None:
     statements: list[str] = []
-    async with SqliteInbox.opened(tmp_path / "inbox.db", InboxConfig(), SystemClock()) as inbox:
-        runner: Any = inbox._runner
-        runner._db.set_trace_callback(statements.append)
-        async with anyio.create_task_group() as tasks:
-            for number in range(20):
-                tasks.start_soon(inbox.put, [Notification(ORDERS, "etl", f"{number % 15}")])
-        assert (await inbox.put([Notification(ORDERS, "etl", "3")])).duplicates == 1
+    db, clock = connect(str(tmp_path / "inbox.db")), SystemClock()
+    writer = SqliteWriter(db, "inbox.db", missing=lambda: None, observe=lambda _: None, undone=lambda: None)
+    inbox = Inbox(writer, Operations(InboxConfig(), clock.now), clock, queue_limit=100, observe_fold=lambda _: None)
+    db.set_trace_callback(statements.append)
+    async with anyio.create_task_group() as tasks:
+        for number in range(20):
+            tasks.start_soon(inbox.put, [Notification(ORDERS, "etl", f"{number % 15}")])
+    assert (await inbox.put([Notification(ORDERS, "etl", "3")])).duplicates == 1
+    assert await writer.close()
     assert len([one for one in statements if one.startswith("INSERT INTO event")]) == 2
