@@ -125,6 +125,15 @@ class Stage:
         self.world.set(0, name, table)
         return table
 
+    async def publish(self, *names: str) -> list[Table]:
+        """Create tables, each in a place of its own, the first one in `PLACE`; wait until their files are written."""
+        tables = []
+        for number, name in enumerate(names):
+            tables.append(self.create(name, f"s3://lake/{number}"))
+            await self.hint(name)
+        await asyncio.sleep(20)
+        return tables
+
     def register_folder(self, name: str, place: str = PLACE, version: int = 2) -> Table:
         """A table that was nothing but a folder (Hadoop's) gets a name; its writers' version hint is there."""
         begun = first_version(self.world.rng, place, self.world.time)

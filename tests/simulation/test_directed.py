@@ -24,9 +24,7 @@ def test_an_events_own_location_is_never_written() -> None:
     stage = Stage()
 
     async def act() -> None:
-        table = stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        (table,) = await stage.publish("a")
         never = f"{PLACE}/metadata/00009-{'0' * 8}-0000-0000-0000-{'0' * 12}.metadata.json"
         stage.world.ranks.owner[never] = table.uuid
         await stage.hint("a", min_metadata_location=never)
@@ -79,9 +77,7 @@ def test_memory_does_not_skip() -> None:
     stage = Stage()
 
     async def act() -> None:
-        table = stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        (table,) = await stage.publish("a")
         stage.world.files.bodies.pop(HINT)
         await stage.hint("a", min_metadata_location=table.metadata_location)
         await asyncio.sleep(20)
@@ -112,9 +108,7 @@ def test_a_rename_forwards_only_to_a_file_that_is_there() -> None:
     stage = Stage()
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         stage.rename("a", "b")
         held = stage.hold(f"before write {PLACE}/metadata/_sfn/n_b_main.ver")
         await stage.hint("a", renamed_to=named("b"))
@@ -170,9 +164,7 @@ def test_the_hint_of_a_dropped_table_goes_first() -> None:
     stage = Stage()
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         stage.drop("a")
         await stage.hint("a", drop=True)
 
@@ -322,9 +314,7 @@ def test_events_are_applied_in_the_order_in_which_they_were_accepted() -> None:
     stage = Stage()
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         free = stage.block("before claim")
         for name in "bc":
             await stage.hint("a", renamed_to=named(name))

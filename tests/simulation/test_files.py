@@ -15,7 +15,7 @@ from sfn.domain.identifiers import TableIdentifier
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import ORDINAL, UUID, FileLayout, FileOwner, Placement
 from tests.simulation.incidents import Incidents
-from tests.simulation.script import ELSEWHERE, PLACE, Asleep, Stage, named
+from tests.simulation.script import PLACE, Asleep, Stage, named
 from tests.simulation.settings import DAY, Setting
 
 COMMITS = Setting(policies=({"naming": ORDINAL},))
@@ -39,9 +39,7 @@ def test_a_head_is_written_and_before_the_files_of_commits() -> None:
     stage = Stage(setting=COMMITS)
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         asleep = Asleep(stage, f"before write {HEAD}")
         stage.commit("a")
         await stage.hint("a")
@@ -61,9 +59,7 @@ def test_a_commit_whose_writer_died_gets_its_file_from_the_next_one() -> None:
     stage = Stage(setting=COMMITS)
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         slow = stage.hold(f"after write {HEAD}")
         for _ in range(3):
             stage.commit("a")
@@ -82,9 +78,7 @@ def test_commits_that_come_as_one_are_all_in_the_timeline() -> None:
     stage = Stage(setting=COMMITS)
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         for _ in range(3):
             stage.commit("a")
         await stage.hint("a")
@@ -96,9 +90,7 @@ def test_a_purge_leaves_no_file() -> None:
     stage = Stage(setting=COMMITS)
 
     async def act() -> None:
-        table = stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        (table,) = await stage.publish("a")
         stage.drop("a")
         stage.world.purge(table)
         await stage.hint("a", drop=True, purge=True)
@@ -167,9 +159,7 @@ def test_a_file_by_uuid_is_taken_over_only_from_who_lost_the_table() -> None:
     stage = Stage(setting=BY_UUID)
 
     async def act() -> None:
-        table = stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        (table,) = await stage.publish("a")
         stage.world.set(0, named("b"), table)
         await stage.hint("b")
         await asyncio.sleep(60)
@@ -186,9 +176,7 @@ def test_of_two_files_by_uuid_the_older_one_loses_the_name_at_once() -> None:
     stage = Stage(setting=BY_UUID)
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         stage.drop("a")
         second = stage.create("a")
         file = FileLayout(PLACE, UUID).keys(FileOwner((), "", second.uuid))[0]
@@ -211,9 +199,7 @@ def test_a_table_that_was_made_anew_is_there_before_the_older_one_ends() -> None
     stage = Stage(setting=BELOW_ROOT)
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         stage.drop("a")
         stage.create("a")
         await asyncio.sleep(10)
@@ -291,10 +277,7 @@ def test_nothing_of_ours_grows_old_enough_to_be_cleaned_away(layout: str) -> Non
     stage = Stage(setting=Setting(policies=(LAYOUTS[layout] | {"expire_after": 5 * DAY},)))
 
     async def act() -> None:
-        for name, place in (("a", "s3://lake/0"), ("b", ELSEWHERE)):
-            stage.create(name, place)
-            await stage.hint(name)
-        await asyncio.sleep(20)
+        await stage.publish("a", "b")
         stage.commit("a", branches={"r-1": 7})
         await stage.hint("a")
         stage.drop("b")

@@ -18,9 +18,7 @@ def test_whoever_comes_to_where_a_table_was_is_led_to_where_it_is(files: Files) 
     stage = Stage(setting=Setting(policies=(files,)))
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         stage.commit("a", place=ELSEWHERE)
         await stage.hint("a")
 
@@ -51,9 +49,7 @@ def test_whoever_calls_a_table_by_a_name_that_another_one_has_now_is_told_both()
     stage = Stage()
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         stage.rename("a", "b")
         await stage.hint("a")
         await stage.hint("b")
@@ -69,9 +65,7 @@ def test_a_table_is_not_given_up_while_a_file_beside_says_its_new_name() -> None
     stage = Stage()
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         stage.rename("a", "b")
         slow = stage.hold(f"after write {PLACE}/metadata/_sfn/n_b_main.ver")
         await stage.hint("b")
@@ -91,9 +85,7 @@ def test_a_table_is_not_given_up_while_a_sweep_knows_its_new_name() -> None:
     stage = Stage()
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         free = stage.block(f"before write {ELSEWHERE}/metadata/_sfn/n_b_main.ver")
         stage.rename("a", "b")
         stage.commit("b", place=ELSEWHERE)
@@ -111,9 +103,7 @@ def test_a_drop_told_of_one_table_gives_up_no_other() -> None:
     stage = Stage()
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         stage.drop("a")
         stage.create("a", ELSEWHERE)
         await stage.hint("a", drop=True)
@@ -131,9 +121,7 @@ def test_a_table_that_was_given_up_too_early_is_found_again() -> None:
     stage = Stage()
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         free = stage.block(f"before write {PLACE}/metadata/_sfn/n_b_main.ver")
         stage.rename("a", "b")
         await stage.hint("a", drop=True)
@@ -150,9 +138,7 @@ def test_a_table_that_another_one_has_the_name_of_is_not_given_up_while_a_sweep_
     stage = Stage()
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         free = stage.block(f"before write {ELSEWHERE}/metadata/_sfn/n_b_main.ver")
         stage.rename("a", "b")
         stage.commit("b", place=ELSEWHERE)

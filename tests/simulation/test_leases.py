@@ -43,9 +43,7 @@ def test_who_wrote_a_hint_after_its_lease_was_lost_has_the_row_looked_at_again()
     stage = Stage()
 
     async def act() -> None:
-        first = stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        (first,) = await stage.publish("a")
         stage.commit("a")
         asleep = Asleep(stage, f"before write {HINT}")
         await stage.hint("a")
@@ -93,9 +91,7 @@ def test_a_late_tombstone_meets_the_document_of_who_made_its_hint_anew() -> None
     stage = Stage()
 
     async def act() -> None:
-        table = stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        (table,) = await stage.publish("a")
         stage.drop("a")
         asleep = Asleep(stage, f"before write {FILE}")
         await stage.hint("a", drop=True)
@@ -118,9 +114,7 @@ def test_the_hint_that_two_names_files_left_to_each_other_goes_with_the_next_loo
     stage = Stage()
 
     async def act() -> None:
-        table = stage.create("b")
-        await stage.hint("b")
-        await asyncio.sleep(20)
+        (table,) = await stage.publish("b")
         stage.world.set(0, named("a"), table)
         await stage.hint("a")
         await asyncio.sleep(20)
@@ -152,9 +146,7 @@ def test_a_late_delete_meets_what_came_in_the_tombstones_place() -> None:
     stage = Stage(setting=Setting(conditional_delete=False))
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         stage.drop("a")
         await stage.hint("a", drop=True)
         await asyncio.sleep(60)
@@ -176,9 +168,7 @@ def test_a_head_never_goes_back_whoever_wakes() -> None:
     head = FileLayout(PLACE, ORDINAL).keys(FileOwner(("n",), "a"))[0]
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         stage.commit("a")
         asleep = Asleep(stage, f"before write {head}")
         await stage.hint("a")

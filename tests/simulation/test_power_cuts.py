@@ -57,9 +57,7 @@ def test_who_dies_without_a_power_cut_loses_nothing_that_was_committed() -> None
     stage = Powered()
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(10)
+        await stage.publish("a")
         for node in list(stage.service.nodes):
             stage.service.crash(node)
         row = stage.row("a")
@@ -110,10 +108,7 @@ def test_a_brake_counts_what_it_let_pass_before_a_power_cut() -> None:
     names = ["a", "b", "c"]
 
     async def act() -> None:
-        for number, name in enumerate(names):
-            stage.create(name, f"s3://lake/{number}")
-            await stage.hint(name)
-        await asyncio.sleep(20)
+        await stage.publish(*names)
         stage.drop("a")
         held = stage.hold(f"after write {FILE}")
         await stage.hint("a", drop=True)

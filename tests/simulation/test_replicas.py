@@ -287,10 +287,7 @@ def test_who_settle_with_asks_for_each_others_rows_wait_for_nobody_in_a_circle()
     stage = Replicated()
 
     async def act() -> None:
-        for name, place in (("a", PLACE), ("b", ELSEWHERE)):
-            stage.create(name, place)
-            await stage.hint(name)
-        await asyncio.sleep(20)
+        await stage.publish("a", "b")
         first, second = stage.service.nodes
         settling = Held("begun settle_all", first)
         stage.direct(settling)
@@ -309,9 +306,7 @@ def test_an_event_with_a_lower_number_that_is_committed_late_is_newer_than_the_c
     stage = Replicated()
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         first, second = stage.service.nodes
         stage.commit("a")
         late, looking = Held("drawn append", first), Held("after load cat0:n.a")
@@ -337,9 +332,7 @@ def test_an_event_that_is_committed_while_a_fold_runs_is_in_the_next_one() -> No
     stage = Replicated()
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         first, second = stage.service.nodes
         before = stage.version("a")
         late, folding = Held("drawn append", first), Held("decided claim")
@@ -361,9 +354,7 @@ def test_what_two_replicas_are_told_of_a_row_at_once_is_both_told() -> None:
     stage = Replicated()
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         first, second = stage.service.nodes
         claiming, putting = Blocked("before claim"), Held("drawn append", first)
         stage.direct(claiming, putting)
@@ -387,10 +378,7 @@ def test_a_brake_of_several_replicas_lets_no_more_pass_than_it_may() -> None:
     stage = Replicated(Setting(max_drops=1))
 
     async def act() -> None:
-        for number, name in enumerate(names):
-            stage.create(name, f"s3://lake/{number}")
-            await stage.hint(name)
-        await asyncio.sleep(20)
+        await stage.publish(*names)
         counting = stage.hold("decided allow_step")
         for name in names:
             stage.drop(name)
@@ -410,9 +398,7 @@ def test_who_comes_to_a_place_just_as_another_one_leaves_it_is_told() -> None:
     stage = Replicated()
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         coming = stage.hold("decided record_location")
         table = stage.create("b")
         await stage.hint("b")
@@ -449,9 +435,7 @@ def test_a_commit_is_published_though_its_gateway_died_before_it_heard_the_end()
     stage = Replicated()
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         gateway, _ = stage.service.nodes
         await stage.note(gateway, COMMIT)
         stage.service.crash(gateway)
@@ -488,9 +472,7 @@ def test_what_is_not_asked_for_because_another_one_has_the_lock_is_asked_for_soo
     stage = Replicated()
 
     async def act() -> None:
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(20)
+        await stage.publish("a")
         first, _ = stage.service.nodes
         await stage.note(first, COMMIT)
         await asyncio.sleep(FIRST - 1)
