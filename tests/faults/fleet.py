@@ -252,12 +252,6 @@ async def letters(dsn: str) -> dict[str, int]:
     return {reason: reasons.count(reason) for reason in reasons}
 
 
-async def leased(dsn: str) -> int:
-    """How many claims are open."""
-    (count,) = await stored(dsn, "SELECT count(*) FROM sfn.job WHERE state = 'leased'")
-    return int(count)
-
-
 async def _ended(service: Service) -> None:
     while service.process.status() is None:  # noqa: ASYNC110 - no event crosses processes
         await anyio.sleep(_LOOKED_AFTER)
