@@ -1,9 +1,9 @@
-"""A connection to PostgreSQL that is cut around a COMMIT: before the server gets it, or before its answer arrives."""
+"""Connections to PostgreSQL that are cut: before a statement of a transaction, before its COMMIT, or after it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,6 +15,9 @@ from tests.servers.proxies import relaying
 
 COMMIT = b"Q\0\0\0\x0bCOMMIT\0"
 """PostgreSQL manual, section 55.7, "Query"."""
+ROLLBACK = b"Q\0\0\0\x0dROLLBACK\0"
+STATEMENTS = (b"Q", b"B")
+"""Kinds of messages that have a statement carried out: "Query" and "Bind"."""
 _LENGTH = 4
 _ENDED = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 
@@ -53,9 +56,11 @@ class Cutter:
 
     Attributes:
         port: where clients connect to.
-        cut: asked at each COMMIT whether to cut, and when.
-        counts: how often it was.
-        commits: how many COMMITs came.
+        cut: called at each COMMIT; returns when to cut the connection, or None.
+        cuts_statement: called at each other statement but ROLLBACK; returns True if the server must not get it.
+        counts: number of cuts around a COMMIT.
+        commits: number of COMMITs.
+        cut_statements: number of cuts at other statements.
     """
 
     port: int
@@ -63,6 +68,8 @@ class Cutter:
     cut: Callable[[], Cut | None] = lambda: None
     counts: Counter[str] = field(default_factory=Counter)
     commits: int = 0
+    cuts_statement: Callable[[], bool] = lambda: False
+    cut_statements: int = 0
 
     async def carry(self, client: SocketStream) -> None:
         """One connection, until either side ends it or it is cut."""
@@ -78,7 +85,7 @@ class Cutter:
             async for data in client:
                 whole = list(messages.of(data))
                 cut = self._cut() if COMMIT in whole else None
-                if cut is Cut.BEFORE:
+                if cut is Cut.BEFORE or (COMMIT not in whole and self._cuts_statement(whole)):
                     break
                 if cut is Cut.AFTER:
                     deaf.set()
@@ -92,6 +99,13 @@ class Cutter:
         if cut is not None:
             self.counts[cut.value] += 1
         return cut
+
+    def _cuts_statement(self, messages: Sequence[bytes]) -> bool:
+        """Return True if a statement among messages is cut off."""
+        is_statement = any(message.startswith(STATEMENTS) and message != ROLLBACK for message in messages)
+        is_cut = is_statement and self.cuts_statement()
+        self.cut_statements += is_cut
+        return is_cut
 
 
 async def _answer(server: SocketStream, client: SocketStream, deaf: anyio.Event, end: anyio.CancelScope) -> None:

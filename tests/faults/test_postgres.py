@@ -6,7 +6,9 @@ import fcntl
 import os
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,13 +18,15 @@ import anyio.to_thread
 import psutil
 import pytest
 
+from sfn.inbox.postgres_connections import UNCERTAIN
+from sfn.inbox.records import encode_key
 from tests.faults.altered_service import SLOW
 from tests.faults.fleet import ROUNDS, TABLES, Fleet, Replica, fleet
 from tests.faults.lake import Lake
 from tests.faults.postgres_wire import Cut, cutting
 from tests.faults.service import Service, eventually
 from tests.servers.postgres import PgBouncer, Postgres
-from tests.support.shared_inboxes import stored
+from tests.support.shared_inboxes import stored, stored_jobs
 
 AWAY = 3.0
 """Seconds of an outage: several times the longest pause before anything is tried again."""
@@ -42,6 +46,9 @@ IN_TRANSACTION = (
 
 CUTS = {Cut.BEFORE: 0.05, Cut.AFTER: 0.1, None: 0.85}
 """Shares of all COMMITs."""
+CUT_STATEMENTS = 0.1
+"""Share of all statements before a COMMIT."""
+APPLIED_WITHIN = 10.0
 STEPS = 6
 """More than the transactions before a process accepts events."""
 
@@ -216,6 +223,51 @@ async def test_no_event_is_lost_when_connections_are_cut_around_commits(
     record_property("cuts", asdict(figures))
     # An append has no COMMIT, so no event is refused.
     assert figures.attempts == 1
+
+
+@pytest.mark.parametrize("is_pooled", [False, True], ids=["direct", "pooled"])
+async def test_every_event_is_applied_once_when_connections_are_cut_before_commits(
+    postgres: Postgres, database: str, tmp_path: Path, record_property: Record, *, is_pooled: bool
+) -> None:
+    """The server rolls these transactions back. Behind a pooler an append is such a transaction, too."""
+    chance = random.Random(1)
+    dsn = postgres.dsn(database)
+    async with AsyncExitStack() as stack:
+        port = stack.enter_context(PgBouncer(postgres)).port if is_pooled else postgres.port
+        wire = await stack.enter_async_context(cutting(port))
+        url = f"{dsn.replace(f':{postgres.port}/', f':{wire.port}/')}?sslmode=disable"
+        async with fleet(tmp_path, url, dsn) as running:
+            await running.until_taken(TABLES)
+            wire.cuts_statement = lambda: chance.random() < CUT_STATEMENTS
+            await eventually(
+                lambda: wire.cut_statements >= 20 * ROUNDS and _unchanged(running, "inbox call failed"),
+                within=30 * ROUNDS,
+            )
+            wire.cuts_statement = lambda: False
+            figures = await running.ended_well(cut_statements=wire.cut_statements)
+            applied = await _applied(dsn)
+            uncertain = len(running.told("events not stored")) - len(_unchanged(running, "events not stored"))
+    record_property("cuts before commits", asdict(figures))
+    assert figures.refused > 0
+    # What was refused changed nothing: no claim without a worker, no settle without its result.
+    assert (figures.attempts, figures.fenced) == (1, 0)
+    assert applied == Counter(await stored(dsn, "SELECT key FROM sfn.event WHERE kind = 1"))
+    if is_pooled:
+        # An append that is one statement may have been committed without a COMMIT.
+        assert uncertain == 0
+
+
+def _unchanged(running: Fleet, event: str) -> list[str]:
+    """Return the logged errors that say for certain that nothing was changed, after two lost connections in a row."""
+    return [record["error"] for record in running.told(event) if f"({UNCERTAIN})" not in record["error"]]
+
+
+async def _applied(dsn: str) -> Counter[str]:
+    """Return how many notifications of each job were applied, once all are."""
+    with anyio.fail_after(APPLIED_WITHIN):
+        while await stored(dsn, "SELECT count(*) FROM sfn.pending") != [0]:  # noqa: ASYNC110 - only the server knows
+            await anyio.sleep(0.1)
+    return Counter({encode_key(subject): job.version for subject, job in (await stored_jobs(dsn)).items()})
 
 
 async def test_no_event_is_lost_when_pgbouncer_is_restarted(

@@ -228,6 +228,25 @@ async def test_a_transaction_that_is_lost_before_its_commit_is_repeated_unnotice
     assert await stored(ground.dsn, "SELECT number FROM sfn.outcome") == [1]
 
 
+@pytest.mark.parametrize("cut", Cut)
+async def test_a_transaction_that_is_lost_twice_before_its_commit_changes_nothing(ground: Ground, cut: Cut) -> None:
+    await fill(ground.inbox, 1)
+    ground.wire.cut_at(b"BEGIN ISOLATION", cut, times=2)
+    with pytest.raises(Transient) as not_claimed:
+        await ground.inbox.claim(PLENTY)
+    assert not isinstance(not_claimed.value, OutcomeUnknown)
+    (claim,) = await claims(ground.other)
+    assert claim.attempt == 1
+    # The statement that writes the jobs.
+    ground.wire.cut_at(b"INSERT INTO sfn.outcome", cut, times=2)
+    with pytest.raises(Transient) as not_settled:
+        await ground.inbox.settle(claim, done(), ground.clock.now())
+    assert not isinstance(not_settled.value, OutcomeUnknown)
+    assert await ground.other.renew([claim]) == [claim]
+    assert await ground.inbox.settle(claim, done(), ground.clock.now())
+    assert await stored(ground.dsn, "SELECT number FROM sfn.outcome") == [1]
+
+
 async def test_a_server_that_stops_answering_delays_a_call_by_seconds_only(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:

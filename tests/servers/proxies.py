@@ -111,7 +111,8 @@ class Wire:
     Attributes:
         port: where to connect to.
         target: the port of the server; of new connections.
-        words: whatever client sends them next has its connection cut, once.
+        words: whatever client sends them next has its connection cut.
+        times: number of clients that have their connection cut so.
         cut: how.
         is_silent: nothing is passed on any more, in either direction.
     """
@@ -119,13 +120,14 @@ class Wire:
     def __init__(self, port: int, target: int) -> None:
         self.port, self.target = port, target
         self.words = b""
+        self.times = 1
         self.cut = Cut.BEFORE
         self.is_silent = False
         self._forgotten = anyio.Event()
 
-    def cut_at(self, words: bytes, cut: Cut) -> None:
-        """Cut the connection of the next one that sends these words."""
-        self.words, self.cut = words, cut
+    def cut_at(self, words: bytes, cut: Cut, times: int = 1) -> None:
+        """Cut the connection of the next one that sends these words, or of the next ones."""
+        self.words, self.cut, self.times = words, cut, times
 
     def forget(self) -> None:
         """Have nothing pass any more over the connections that there are, and tell neither side."""
@@ -151,7 +153,8 @@ class Wire:
                 await self._pause()
                 is_last = bool(self.words) and self.words in data
                 if is_last:
-                    self.words = b""
+                    self.times -= 1
+                    self.words = self.words if self.times else b""
                     lost.set()
                 if is_last and self.cut is Cut.BEFORE:
                     break
