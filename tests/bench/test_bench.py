@@ -37,7 +37,7 @@ def needs(program: str) -> None:
 
 
 def quiet(_: str) -> None:
-    """Nobody looks on."""
+    """Print no progress."""
 
 
 def figure(name: str, *ratios: float, goal: Goal | None = None, short: bool = False) -> Figure:

@@ -26,7 +26,7 @@ Record = Callable[[str, object], None]
 SHORT = 3.0
 """Seconds."""
 OF_EVENTS = ["e1", "e2"]
-"""Tables of a catalog that can't be asked: their first publish needs nothing but files."""
+"""Tables of an event-only catalog: their first publish needs nothing but files."""
 TABLES = [*OF_EVENTS, *(f"t{number:02d}" for number in range(8))]
 
 
@@ -155,29 +155,29 @@ def exhausted(service: Service) -> Iterator[None]:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
 
-TOLD = """
-[catalogs.told]
+EVENT_ONLY = """
+[catalogs.outside]
 type = "events"
-catalog_id = "told"
+catalog_id = "outside"
 allowed_locations = ["{prefix}"]
 """
-BOTH = 'catalogs = { lake = "lake", told = "told" }'
+BOTH = 'catalogs = { lake = "lake", outside = "outside" }'
 
 
 def metadata(table: Table) -> dict[str, str]:
-    """What an event of a catalog that can't be asked says, once there is a metadata file."""
+    """Return the fields of an event of an event-only catalog, and write the metadata file that it names."""
     location = table.pointer
     Path(location.removeprefix("file://")).write_bytes(
         msgspec.json.encode(msgspec.json.decode(table.body())["metadata"])
     )
-    return {"catalog": "told", "metadata_location": location}
+    return {"catalog": "outside", "metadata_location": location}
 
 
 async def test_the_first_publishes_of_a_process_without_descriptors_are_only_late(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "warehouse")
     for name in TABLES:
         lake.create(name)
-    more = TOLD.format(prefix=lake.warehouse.as_uri())
+    more = EVENT_ONLY.format(prefix=lake.warehouse.as_uri())
     setting = Setting(tmp_path / "sfn", lake.uri, lake.warehouse, sender=BOTH, more=more)
     async with serving(lake), running(setting) as service:
         # The connection that the events come by is kept.

@@ -23,7 +23,7 @@ from sfn.inbox.postgres import FOLD_LOCK, PostgresInbox, PostgresTransaction, co
 from sfn.inbox.postgres_server import PostgresServer
 from sfn.inbox.records import encode_key
 from sfn.inbox.schema import APPEND_NUMBERS
-from tests.promises.inboxes import PLENTY, TERMS, TOLD
+from tests.promises.inboxes import EVENT_ONLY, PLENTY, TERMS
 from tests.servers.postgres import Postgres
 from tests.support.clock import HandClock
 from tests.support.shared_inboxes import (
@@ -297,7 +297,7 @@ async def test_a_name_that_is_too_long_for_an_index_works_like_any_other(dsn: st
 
 
 async def test_a_late_event_follows_a_chain_of_renames_to_a_job_that_it_does_not_name(dsn: str) -> None:
-    a, b, c = (TableIdentifier(TOLD, ("sales",), name) for name in "abc")
+    a, b, c = (TableIdentifier(EVENT_ONLY, ("sales",), name) for name in "abc")
     async with replicas(dsn, HandClock(), 1, TERMS) as [inbox]:
         await inbox.put(
             [Notification(a, min_metadata_location="s3://lake/t/metadata/1.json", uuid="u", origin=TableOrigin.CREATE)]

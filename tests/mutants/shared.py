@@ -14,9 +14,9 @@ SHARED = (
         'assert stage.world.checker.document(FILE)["metadata_file_path"] == last.metadata_location',
     ),
     Mutant(
-        "02-shared-nobody-looks",
+        "02-shared-no-poll",
         2,
-        f"{REPLICAS}::test_what_nobody_is_told_of_is_found_by_looking",
+        f"{REPLICAS}::test_a_job_without_a_signal_is_found_by_the_poll",
         'assert stage.states(["a"]) == {"current": 1}',
     ),
     Mutant(

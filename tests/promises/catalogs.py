@@ -240,7 +240,7 @@ async def _world(request: pytest.FixtureRequest, folder: Path) -> AsyncGenerator
         case "memory":
             yield MemoryWorld()
         case "events":
-            yield ToldWorld(f"space{next(_spaces)}")
+            yield EventWorld(f"space{next(_spaces)}")
         case "pyiceberg: sql":
             async with sql_world(folder) as made:
                 yield made
@@ -334,8 +334,8 @@ async def sql_world(folder: Path) -> AsyncGenerator[SqlWorld]:
             await adapter.close()
 
 
-class ToldWorld:
-    """Nobody can ask this catalog: what happens is told to an inbox, and the metadata files are in a store."""
+class EventWorld:
+    """An event-only catalog: its events are put into an inbox, and its metadata files are in a store."""
 
     def __init__(self, space: str) -> None:
         self._truth = MemoryCatalog("lake")

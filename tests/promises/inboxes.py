@@ -49,14 +49,14 @@ from tests.servers.postgres import Postgres
 from tests.support.clock import HandClock
 
 PLENTY = Capacity(total=100, live=90, sweeps=10)
-TOLD = "told"
+EVENT_ONLY = "outside"
 """An event-only catalog."""
 TERMS = InboxConfig(
     lease=timedelta(seconds=30),
     retry_cap=timedelta(minutes=5),
     max_crashes=5,
     max_drops={"few": 2},
-    event_only_catalogs=frozenset({TOLD}),
+    event_only_catalogs=frozenset({EVENT_ONLY}),
 )
 AT = "s3://lake/orders"
 FIRST, SECOND, THIRD, LAST = (pause.total_seconds() for pause in CHECK_DELAYS)

@@ -43,13 +43,13 @@ from sfn.inbox.schema import MAX_OUTCOMES
 from sfn.inbox.transitions import SWEEP_PAUSE
 from tests.promises.inboxes import (
     DAY,
+    EVENT_ONLY,
     FIRST,
     ORDERS,
     PLENTY,
     RETURNS,
     STOCK,
     TERMS,
-    TOLD,
     Ground,
     asks,
     flood,
@@ -79,7 +79,7 @@ async def fold_all(ground: Ground) -> FoldResult:
 
 def told(name: str) -> TableIdentifier:
     """A table of the event-only catalog."""
-    return table(name, TOLD)
+    return table(name, EVENT_ONLY)
 
 
 async def locations(ground: Ground, name: TableIdentifier) -> list[str | None]:

@@ -21,9 +21,9 @@ from sfn.domain.jobs import (
     Returned,
     TableState,
 )
-from tests.promises.inboxes import AT, TOLD, Ground, pointer, table
+from tests.promises.inboxes import AT, EVENT_ONLY, Ground, pointer, table
 
-ORDERS, RETURNS, LATER = (table(name, TOLD) for name in ("orders", "returns", "later"))
+ORDERS, RETURNS, LATER = (table(name, EVENT_ONLY) for name in ("orders", "returns", "later"))
 
 
 def commit(

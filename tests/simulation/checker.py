@@ -56,10 +56,10 @@ class Checker:
         ignore_moves_back: a script looks at that itself.
         stated: how often a case was met that can't be promised.
         strict: readers never go back, not even until the next look; else that too is a stated case.
-        told: nobody can ask the catalogs. By its new name a reader may see what a table was before it had that name, as
-            later commits under the old one are still to be told of, and what had the name before while the end of that
-            is. By its directory it may be led back while a file is there of a name that the table lost: that is still
-            to be told of, or to be seen through.
+        event_only: the catalogs are event-only. By its new name a reader may see what a table was before it had that
+            name, as events of later commits under the old one may still come, and what had the name before while the
+            event of its end may still come. By its directory it may be led back while a file of a name is there that
+            the table lost: its event may still come, or its deletion.
         policies: that the service has in turn, the last one at rest.
         lived: keys of documents, each with a table uuid that was live there.
         found: by (place, identifier): the uuid of the table that a reader by name found when it last looked.
@@ -81,7 +81,7 @@ class Checker:
     bad: list[tuple[str, str]] = field(default_factory=list)
     stated: int = 0
     strict: bool = True
-    told: bool = False
+    event_only: bool = False
     ignore_moves_back: bool = False
     policies: list[Policy] = field(default_factory=list)
     places: set[str] = field(default_factory=set)
@@ -285,7 +285,7 @@ class Checker:
     def _saw(self, reader: tuple[str, ...], catalog: str, uuid: str | None, pointer: str, at: datetime | None) -> None:
         """A reader saw a pointer: the catalog must have had it, and the reader must not have seen a later one."""
         had = self.ranks.order.get((catalog, uuid), {}).get(pointer)
-        if reader[0] == "name" and not reader[3] and not self.told:
+        if reader[0] == "name" and not reader[3] and not self.event_only:
             had = self.ranks.under.get((catalog, self.listed(tuple(reader[2].split(".")))), {}).get(pointer)
         if had is None:
             self.blame(f"lie: {reader[0]}", f"{reader} {pointer}")
@@ -295,7 +295,7 @@ class Checker:
         rank = min((rank for rank in had if rank >= before), default=max(had))
         if rank < before and not self.ignore_moves_back:
             rolled_back = self.ranks.rolled_back[uuid]
-            has_two_names = self.told and reader[0] != "name" and self._is_left_over(reader[1], uuid)
+            has_two_names = self.event_only and reader[0] != "name" and self._is_left_over(reader[1], uuid)
             is_over = reader[0] == "name" and at and self.is_end_unheard(tuple(reader[2].split(".")), str(uuid), at)
             if has_two_names or is_over or (at and any(is_stated(reader, at, back) for back in rolled_back)):
                 self.stated += 1
@@ -423,7 +423,7 @@ def check_refusal(
         is_known = cause.asked is not None and since is not None and cause.asked - since >= REPLICA_LAG
         if is_known and cause.by != identifier and not checker.policies[-1].is_swept:
             checker.stated += 1
-        elif is_known and not checker.told and len(checker.catalogs) == 1:
+        elif is_known and not checker.event_only and len(checker.catalogs) == 1:
             checker.blame_for_now("refused: name", f"{reader} there since {since}: {found}")
 
 

@@ -248,7 +248,7 @@ def _leads_on(rest: _Rest, key: str, doc: dict[str, Any], one: Resting) -> bool:
     was_away = one.table.uuid in checker.ranks.ended or not checker.is_live(
         one.catalog_id, one.identifier, one.table.uuid
     )
-    is_exempt = was_away or (key in checker.unheard_of and checker.told) or _is_refused(rest, one)
+    is_exempt = was_away or (key in checker.unheard_of and checker.event_only) or _is_refused(rest, one)
     return not (is_exempt or _is_cut(rest, doc) or _is_superseded(rest, key, doc))
 
 

@@ -55,7 +55,7 @@ class Post:
         """Send one request, after a while."""
         self.told.update(hint.min_metadata_location for hint in hints if hint.min_metadata_location is not None)
         self._ends = dict.fromkeys(_ended(hints)) | self._ends
-        in_order = self._world.setting.told == IN_ORDER
+        in_order = self._world.setting.event_only == IN_ORDER
         self._world.loop.create_task(self._in_line(hints, delay) if in_order else self._sent(hints, delay))
 
     def is_end_unheard(self, identifier: tuple[str, ...], uuid: str, at: datetime) -> bool:
@@ -146,7 +146,7 @@ class EventOnlyLife(Life):
 
     @property
     def _by_uuid(self) -> bool:
-        return self.world.setting.told == BY_UUID
+        return self.world.setting.event_only == BY_UUID
 
     def _is_free_for(self, table: Table, name: TableIdentifier) -> bool:
         """Whether it can be told, whatever comes first, that the table has the name now: it never had it before."""

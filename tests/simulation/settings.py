@@ -36,8 +36,8 @@ class Setting:
         max_drops: drops and steps back an hour that pass; None for what passes without a setting.
         crashes: leases that may run out in a row before a table counts as poison.
         any_case: the catalogs take names in any case, and events spell them in any case.
-        told: nobody can ask the catalogs, and no event is lost; "by uuid" events say whose they are and come in any
-            order, "in order" they come as they happened and say no more than they must.
+        event_only: the catalogs are event-only, and no event is lost; "by uuid" events have a table uuid and come in
+            any order, "in order" they come as they happened and have no optional fields.
         gateway: clients reach the catalog through gateways, no event is sent and nothing swept; what becomes of commits
             that the inbox does not take: "pass" or "refuse".
         inbox_full: it takes nothing for a while, now and then.
@@ -69,7 +69,7 @@ class Setting:
     briefly: bool = False
     outage: str = ""
     any_case: bool = False
-    told: str = ""
+    event_only: str = ""
     gateway: str = ""
     inbox_full: bool = False
     store_outage: bool = False
@@ -104,7 +104,7 @@ class Report:
     trace: list[str]
 
 
-def policy_of(truth: CatalogTruth, *, told: bool, files: Mapping[str, Any]) -> Policy:
+def policy_of(truth: CatalogTruth, *, event_only: bool, files: Mapping[str, Any]) -> Policy:
     """How a simulated catalog's tables are published.
 
     Args:
@@ -118,8 +118,8 @@ def policy_of(truth: CatalogTruth, *, told: bool, files: Mapping[str, Any]) -> P
         refresh_after=timedelta(seconds=1000),
         min_publish_interval=timedelta(seconds=1),
         sweep_every=timedelta(seconds=120),
-        is_swept=not told,
-        event_only=told,
+        is_swept=not event_only,
+        event_only=event_only,
         keep_commits_for=timedelta(0),
     )
     return replace(usual, **files)

@@ -23,10 +23,10 @@ LAG = 6
 
 
 class EventOnlyStage(Stage):
-    """A world whose catalog is told of alone."""
+    """A world whose catalog is event-only."""
 
     def __init__(self, **setting: Any) -> None:
-        super().__init__(setting=Setting(told=BY_UUID, **setting))
+        super().__init__(setting=Setting(event_only=BY_UUID, **setting))
 
     async def tell(self, name: str, table: Table, birth: TableOrigin | None = None, *, uuid: bool = True) -> None:
         """An event of a pointer."""

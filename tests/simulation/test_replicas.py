@@ -216,12 +216,12 @@ def test_a_lease_that_was_renewed_in_the_last_moment_is_its_owners() -> None:
     assert stage.run(act, briefly=True) == []
 
 
-def test_what_nobody_is_told_of_is_found_by_looking() -> None:
+def test_a_job_without_a_signal_is_found_by_the_poll() -> None:
     stage = Replicated()
     stage.world.faults.unheard = 1.0
 
     async def act() -> None:
-        # Until nobody looks whether the first sweep's lease ran out, or whether there are intents.
+        # Until no claim is due for an expired lease of the first sweep, or for intents.
         await asyncio.sleep(LEASE + 5)
         stage.create("a")
         await stage.hint("a")

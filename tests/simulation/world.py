@@ -76,7 +76,7 @@ class World:
         self.checker.is_live, self.checker.strict = self._is_live, setting.strict
         self.knowledge = Knowledge(self)
         self.checker.is_known, self.checker.there_since = self.knowledge.is_known, self.knowledge.there_since
-        self.checker.told = bool(setting.told)
+        self.checker.event_only = bool(setting.event_only)
         self.checker.policies = [self._policy(self.truths[0], files) for files in setting.policies]
         self.services: list[Service] = []
         self.switched: set[str | None] = set()
@@ -246,7 +246,7 @@ class World:
             max_crashes=self.setting.crashes,
             poison_pause=POISON_PAUSE,
             max_drops={} if self.setting.max_drops is None else {truth.name: self.setting.max_drops},
-            event_only_catalogs=frozenset({truth.name} if self.setting.told else ()),
+            event_only_catalogs=frozenset({truth.name} if self.setting.event_only else ()),
         )
         return Service(
             truth,
@@ -275,7 +275,7 @@ class World:
         return SharedReplicaInbox(service, config, database)
 
     def _policy(self, truth: CatalogTruth, files: Mapping[str, Any]) -> Policy:
-        return policy_of(truth, told=bool(self.setting.told), files=files)
+        return policy_of(truth, event_only=bool(self.setting.event_only), files=files)
 
     def resettle(self, number: int) -> None:
         """Start every service anew with other settings."""
@@ -304,7 +304,7 @@ class World:
 
     def _watch(self, key: str, old: bytes | None, new: bytes | None, writer: str) -> None:
         self.say(f"  {writer[:4]} {key} = {brief(new)}")
-        if self.setting.told and new is not None and key.endswith(".ver"):
+        if self.setting.event_only and new is not None and key.endswith(".ver"):
             pointer = json.loads(new)["metadata_file_path"]
             if pointer not in self.post.told:
                 self.checker.blame("never told", f"{key} {pointer}")
@@ -330,4 +330,4 @@ def life_of(world: World, index: int) -> Life:
 def _kind(setting: Setting) -> type[Life]:
     if setting.gateway:
         return Passing
-    return EventOnlyLife if setting.told else Life
+    return EventOnlyLife if setting.event_only else Life

@@ -43,7 +43,7 @@ from sfn.settings.sources import ConfigurationError
 from sfn.storage import PrefixRouter
 from sfn.worker.retry import RetryPolicy
 from sfn.worker.worker import WorkerOptions
-from tests.promises.catalogs import ToldWorld
+from tests.promises.catalogs import EventWorld
 from tests.promises.inboxes import TERMS, table
 from tests.promises.inboxes import Ground as Rows
 from tests.support import rest_catalog
@@ -411,7 +411,7 @@ async def test_a_start_asks_for_no_sweep_of_it(ground: Ground, tmp_path: Path) -
 
 async def test_it_is_who_its_settings_say(ground: Ground) -> None:
     inbox = MemoryInbox(TERMS, HandClock())
-    sources = LazyCatalogRegistry(ground.load(BOTH), {"hive": ToldWorld("n").adapter}, RetiredCatalogs(), inbox, inbox)
+    sources = LazyCatalogRegistry(ground.load(BOTH), {"hive": EventWorld("n").adapter}, RetiredCatalogs(), inbox, inbox)
     source = await sources.get("hive")
     assert source is not None
     assert (source.policy.catalog_id, source.policy.event_only) == ("ours", True)

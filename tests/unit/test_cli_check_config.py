@@ -493,13 +493,13 @@ TEXT = """
 [catalogs.prod]
 uri = "http://127.0.0.1:1"
 refresh_after = "1d"
-[catalogs.told]
+[catalogs.outside]
 type = "events"
 catalog_id = "x"
 allowed_locations = ["s3://lake"]
 [senders.etl]
 secrets = { main = "sixteen-of-these" }
-catalog = "told"
+catalog = "outside"
 [stores.a]
 prefix = "s3://lake"
 [stores.b]

@@ -104,13 +104,13 @@ def test_catalog_with_auth_sigv4_cannot_be_behind_a_gateway(ground: Ground) -> N
 
 
 def test_event_only_catalog_cannot_be_behind_a_gateway(ground: Ground) -> None:
-    told = (
-        '[catalogs.told]\ntype = "events"\ncatalog_id = "t"\nallowed_locations = ["/w"]\n'
-        '[senders.etl]\nsecrets = { main = "a" }\ncatalog = "told"\n'
+    hive = (
+        '[catalogs.hive]\ntype = "events"\ncatalog_id = "t"\nallowed_locations = ["/w"]\n'
+        '[senders.etl]\nsecrets = { main = "a" }\ncatalog = "hive"\n'
     )
-    problem = ground.problem(f'{CATALOG}{told}{GATEWAY}catalog = "told"')
+    problem = ground.problem(f'{CATALOG}{hive}{GATEWAY}catalog = "hive"')
     assert (
-        "expected a catalog that can be queried, as each commit is checked there, found told, of type events" in problem
+        "expected a catalog that can be queried, as each commit is checked there, found hive, of type events" in problem
     )
 
 
