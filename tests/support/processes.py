@@ -47,12 +47,16 @@ def wait_for(holds: Callable[[], object], what: str, within: float, every: float
 
 
 _IMPORTED = [
-    "aiohttp",
-    "anyio",
+    "_pytest.unraisableexception",
+    "aiohttp.web",
+    "anyio._backends._asyncio",
+    "anyio.pytest_plugin",
     "asyncpg",
+    "httptools",
     "httpx",
-    "hypothesis",
+    "hypothesis.stateful",
     "msgspec",
+    "prometheus_client",
     "pyiceberg.catalog.rest",
     "pytest",
     "sfn.cli",
@@ -62,9 +66,11 @@ _IMPORTED = [
     "sfn.reader.verify",
     "sfn.app",
     "structlog",
+    "uvloop",
+    "xdist.plugin",
 ]
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload([*_IMPORTED, __name__])
+_FORKS.set_forkserver_preload([*_IMPORTED, __name__, "tests.support.fork_server"])
 _ENDS = threading.Lock()
 """How a process ended can be read once, and whoever starts one reads it of all others."""
 
