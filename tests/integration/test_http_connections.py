@@ -310,6 +310,17 @@ async def test_a_server_that_is_cancelled_closes_its_listening_sockets(service: 
         await anyio.connect_tcp("127.0.0.1", port)
 
 
+async def test_stop_is_noticed_before_the_next_tick(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfn.http.server._TICK", 3_600)
+    server = HttpServer(service.application())
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(server.serve, sockets=[socket.create_server(("127.0.0.1", 0))]))
+            await server.up.wait()
+            await anyio.sleep(0.01)
+            server.stop()
+
+
 # TLS.
 
 
@@ -504,5 +515,5 @@ async def test_clients_that_read_nothing_while_they_are_idle_hold_up_no_stop(
             async with connected(listener.getsockname()[1], authority.trust()) as wire:
                 await wire.send(request(body=EVENT))
                 assert (await wire.reply()).status == 202
-                server.should_exit = True
+                server.stop()
                 await ended.wait()

@@ -346,7 +346,7 @@ class Siblings(ServiceRunner):
 
     def end_listening(self) -> None:
         for server, _ in self._servers:
-            server.should_exit = True
+            server.stop()
 
 
 @dataclass(slots=True)

@@ -244,7 +244,7 @@ async def listening(
             # The socket listens already: who connects before the server is there waits for it.
             yield Open(listener.getsockname()[1], trust)
         finally:
-            server.should_exit = True
+            server.stop()
 
 
 async def answer(connect: Open, sent: bytes) -> Reply:

@@ -233,7 +233,7 @@ class ServiceRunner:
                 seconds_left = self._give_up_at - anyio.current_time()
                 for server, _ in self._servers:
                     server.config.timeout_graceful_shutdown = max(1, math.ceil(seconds_left))
-                    server.should_exit = True
+                    server.stop()
             tasks.cancel_scope.cancel()
 
     async def _handle_signals(self, signals: AsyncIterator[Signals]) -> None:

@@ -131,7 +131,7 @@ async def _handle_signals(signals: AsyncIterator[Signals], server: HttpServer) -
         _log.info("draining", signal=number.name, seconds=_DRAIN_SECONDS)
         server.drain()
         server.config.timeout_graceful_shutdown = _DRAIN_SECONDS
-        server.should_exit = True
+        server.stop()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +184,7 @@ class EmbeddedFacade:
     def stop(self) -> None:
         """Stop the server after it answered the running requests."""
         self._server.config.timeout_graceful_shutdown = _DRAIN_SECONDS
+        # `stop` is for the thread of the server only.
         self._server.should_exit = True
         self._thread.join()
 

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, ClassVar, Final, NoReturn
 
@@ -613,6 +613,11 @@ def _fast_path(endpoint: EventsEndpoint) -> FastPath | None:
     return None
 
 
+_TICK: Final = 0.1
+"""Seconds between two calls of uvicorn's `on_tick`, which counts with this time."""
+_ITERATIONS_OF_ACCEPT: Final = 4
+
+
 class HttpServer(uvicorn.Server):
     """uvicorn's server without its signal handlers, and with deadlines for TLS.
 
@@ -662,6 +667,7 @@ class HttpServer(uvicorn.Server):
         self._limit = ConnectionLimit(connections_per_listener(1) if max_connections is None else max_connections)
         self._events = None if events is None else _fast_path(events)
         self._is_draining = False
+        self._is_stopped = anyio.Event()
 
     def drain(self) -> None:
         """Close each connection after its next response, so that clients reconnect to another process."""
@@ -669,6 +675,34 @@ class HttpServer(uvicorn.Server):
         for connection in self.server_state.connections:
             if isinstance(connection, ServerConnection):
                 connection.end()
+
+    def stop(self) -> None:
+        """Accept no more connections, so that `serve` returns after the pending responses. Not safe for threads."""
+        self.should_exit = True
+        self._is_stopped.set()
+
+    @override
+    async def main_loop(self) -> None:
+        # uvicorn's own loop sleeps, so that it would notice a stop a tick later.
+        for number in count():
+            if await self.on_tick(number):
+                return
+            with anyio.move_on_after(_TICK):
+                await self._is_stopped.wait()
+
+    @override
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        # An accepted connection has its protocol a few iterations of the event loop later.
+        for _ in range(_ITERATIONS_OF_ACCEPT):
+            await asyncio.sleep(0)
+        if self.server_state.connections or self.server_state.tasks or self._certificate is not None:
+            await super().shutdown(sockets)
+            return
+        # uvicorn would wait a tenth of a second for nothing. With TLS, handshakes need that time, and are not listed.
+        for sock in sockets or ():
+            sock.close()
 
     @override
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
