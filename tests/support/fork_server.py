@@ -3,5 +3,4 @@
 import gc
 
 # Otherwise each collection in a fork would visit, and so copy, everything that was imported before the fork.
-gc.collect()
 gc.freeze()

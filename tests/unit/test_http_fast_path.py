@@ -201,8 +201,7 @@ def assembled(case: dict[str, Any]) -> bytes:
 @pytest.mark.slow
 def test_every_pair_of_unusual_properties_has_the_same_outcome() -> None:
     pipelined, counts = request(body=EVENT.replace(b"e1", b"e9")), []
-    # A request with one unusual property is in the pairs of every other property.
-    count = cache(lambda sent: compare([sent])[1])
+    count = cache(lambda sent: compare([sent])[1])  # one unusual property is in the pairs of every other one
     for one, other in combinations(DIMENSIONS, 2):
         for values in product(DIMENSIONS[one], DIMENSIONS[other]):
             case = PLAIN | dict(zip((one, other), values, strict=True))
