@@ -220,10 +220,7 @@ def test_events_of_drops_pass_no_more_than_the_brake_allows() -> None:
     names = [f"t{number}" for number in range(8)]
 
     async def act() -> None:
-        for number, name in enumerate(names):
-            stage.create(name, f"s3://lake/t{number}")
-            await stage.hint(name)
-        await asyncio.sleep(30)
+        await stage.publish(*names)
         stage.world.truths[0].blank.append((stage.world.time, stage.world.time + 60))
         for name in names:
             await stage.hint(name, drop=True)
@@ -280,10 +277,7 @@ def test_locations_that_are_refused_give_up_no_table() -> None:
     stage = Stage(setting=Setting(max_drops=1))
 
     async def act() -> None:
-        for number, name in enumerate("abc"):
-            stage.create(name, f"{PLACE}{number}")
-            await stage.hint(name)
-        await asyncio.sleep(20)
+        await stage.publish(*"abc")
         for name in "abc":
             stage.commit(name, place=f"{REFUSED}{name}")
             await stage.hint(name)

@@ -14,13 +14,6 @@ BLANK = 450.0
 """Seconds in which the catalog finds nothing: several sweeps, and long enough for drops to be certain."""
 
 
-async def published(stage: Stage, names: list[str]) -> None:
-    for number, name in enumerate(names):
-        stage.create(name, f"s3://lake/{number}")
-        await stage.hint(name)
-    await asyncio.sleep(30)
-
-
 def lose(stage: Stage, seconds: float = BLANK) -> None:
     now = stage.world.time
     stage.world.truths[0].blank.append((now, now + seconds))
@@ -35,7 +28,7 @@ def test_a_catalog_that_loses_all_tables_gives_up_less_than_half(count: int, *, 
     names = [f"t{number}" for number in range(count)]
 
     async def act() -> None:
-        await published(stage, names)
+        await stage.publish(*names)
         lose(stage)
         for name in names if told else ():
             await stage.hint(name, drop=True)
@@ -54,7 +47,7 @@ def test_a_single_table_that_is_dropped_is_believed() -> None:
     stage = Stage(setting=Setting(max_drops=None))
 
     async def act() -> None:
-        await published(stage, ["a"])
+        await stage.publish("a")
         stage.drop("a")
         await stage.hint("a", drop=True)
         await asyncio.sleep(60)
@@ -67,7 +60,7 @@ def test_tables_that_are_dropped_by_hand_go_once_they_are_released() -> None:
     stage = Stage(setting=Setting(max_drops=None))
 
     async def act() -> None:
-        await published(stage, ["a", "b", "c"])
+        await stage.publish("a", "b", "c")
         for name in "ab":
             stage.drop(name)
             await stage.hint(name, drop=True)
@@ -99,7 +92,7 @@ def test_a_table_that_is_renamed_and_dropped_at_once_counts_once() -> None:
     stage = Stage(setting=Setting(max_drops=None))
 
     async def act() -> None:
-        await published(stage, ["b"])
+        await stage.publish("b")
         await renamed_at_once(stage, ["a"])
         stage.drop("new-a")
         await stage.hint("new-a", drop=True)
@@ -118,7 +111,7 @@ def test_a_table_that_is_renamed_and_dropped_at_once_counts_once() -> None:
 
 def test_a_catalog_that_loses_its_tables_while_they_are_renamed_gives_up_none() -> None:
     """Files of both names are live when the tables disappear: a sweep holds them under either name."""
-    stage = Stage(setting=Setting(max_drops=None))
+    stage = Stage(2, Setting(max_drops=None))
     names = [f"t{number}" for number in range(5)]
 
     async def act() -> None:
@@ -139,10 +132,7 @@ def test_replicas_together_give_up_less_than_half() -> None:
     stage = Replicated(Setting(max_drops=None))
 
     async def act() -> None:
-        for number, name in enumerate(names):
-            stage.create(name, f"s3://lake/{number}")
-            await stage.hint(name)
-        await asyncio.sleep(30)
+        await stage.publish(*names)
         for name in names:
             stage.drop(name)
             await stage.hint(name, drop=True)

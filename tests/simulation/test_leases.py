@@ -8,7 +8,8 @@ import json
 import pytest
 
 from sfn.sfnfile.naming import ORDINAL, FileLayout, FileOwner
-from tests.simulation.script import ELSEWHERE, PLACE, Asleep, Stage, named
+from tests.simulation.node import Node
+from tests.simulation.script import ELSEWHERE, PLACE, Asleep, Blocked, Stage, named
 from tests.simulation.settings import TERMS, Setting
 
 FILE = f"{PLACE}/metadata/_sfn/n_a_main.ver"
@@ -122,15 +123,22 @@ def test_the_hint_that_two_names_files_left_to_each_other_goes_with_the_next_loo
         stage.commit("c", place=ELSEWHERE)
         stage.drop("b")
         # By the log of its table, what comes of this one wakes both.
-        free = stage.block(f"before write {FILE}")
+        late, early = Blocked(f"before write {FILE}"), Blocked(f"before write {FILE.replace('n_a', 'n_b')}")
+
+        async def blocked(node: Node, call: str) -> None:
+            await early(node, call)
+            await late(node, call)
+
+        stage.service.script = blocked
         await stage.hint("c")
         await asyncio.sleep(10)
+        early.free.set()
         await stage.hint("a", renamed_to=named("c"))
         await asyncio.sleep(10)
         await stage.hint("b", drop=True)
         await asyncio.sleep(seconds)
         assert stage.states(["a", "b"]) == {"current": 1, "renamed": 1}
-        free.set()
+        late.free.set()
         await asyncio.sleep(0.1)
         assert stage.world.checker.hint(PLACE) == table.metadata_location
         assert stage.states(["a", "b"]) == {"renamed": 2}
