@@ -18,7 +18,7 @@ import anyio.to_thread
 import psutil
 import pytest
 
-from sfn.inbox.postgres_connections import UNCERTAIN
+from sfn.inbox.postgres_server import UNCERTAIN
 from sfn.inbox.records import encode_key
 from tests.faults.altered_service import SLOW
 from tests.faults.fleet import ROUNDS, TABLES, Fleet, Replica, fleet

@@ -21,6 +21,7 @@ from sfn.inbox import postgres_connections
 from sfn.inbox.postgres import PostgresInbox, PostgresRunner, preflight
 from sfn.inbox.postgres_connections import CHANNEL, NOTIFY_PAUSE, PAUSE, AsyncpgConnection
 from sfn.inbox.postgres_server import PostgresServer
+from tests.promises import inboxes
 from tests.promises.inboxes import PLENTY, TERMS
 from tests.servers.postgres import PgBouncer, Postgres
 from tests.servers.proxies import Cut, Wire, wire_to
@@ -430,6 +431,20 @@ async def test_a_job_that_another_job_wakes_wakes_other_processes(direct_dsn: st
             took, found = await waits(second)
         assert took < SOON
         assert found == [named(7)]
+
+
+@pytest.mark.parametrize("uuid", ["its own", "another"])
+async def test_a_location_signals_other_processes_only_if_another_table_lives_there(direct_dsn: str, uuid: str) -> None:
+    clock, received = HandClock(), list[str]()
+    async with replicas(direct_dsn, clock, 1) as [inbox], session(direct_dsn) as other:
+        await inboxes.Ground(inbox, clock).published(named(1), "s3://lake", "its own")
+        await fill(inbox, 1)
+        (claim,) = await claims(inbox)
+        await anyio.sleep(4 * NOTIFY_PAUSE)
+        await other.add_listener(CHANNEL, lambda *payload: received.append(payload[-1]))
+        await inbox.record_location(claim, "s3://lake", uuid)
+        await anyio.sleep(AWHILE)
+    assert len(received) == (uuid == "another")
 
 
 async def test_a_process_that_cannot_listen_any_more_polls(direct_dsn: str) -> None:

@@ -33,7 +33,7 @@ from sfn.domain.jobs import (
 from sfn.errors import FatalError, Transient
 from sfn.inbox import postgres as inbox_module
 from sfn.inbox.administration import PRUNE_BATCH_SIZE
-from sfn.inbox.inbox import CLOSED_LETTER_RETENTION, Durability, Operation, Wakes
+from sfn.inbox.inbox import CLOSED_LETTER_RETENTION, Durability, Operation, WakeRule, Wakes
 from sfn.inbox.model import AdminCommand, DeadLetterFilter, InboxConfig
 from sfn.inbox.operations import MAX_FOLDED, ClaimRequest, Operations
 from sfn.inbox.postgres import PostgresInbox, PostgresRunner, PostgresTransaction, connected
@@ -532,7 +532,7 @@ def fixture_reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     reads, run = Reads(), PostgresRunner.run
 
     async def measured(
-        self: PostgresRunner, operation: Operation[Any], durability: Durability, wakes: Wakes = Wakes.NO_WORKER
+        self: PostgresRunner, operation: Operation[Any], durability: Durability, wakes: WakeRule[Any] = Wakes.NO_WORKER
     ) -> object:
         async def counted(transaction: Transaction) -> object:
             before = {table: count for table, count in await transaction.fetch(READ)}  # noqa: C416 - rows are no pairs

@@ -22,7 +22,7 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.errors import ErrorScope, Transient
 from sfn.inbox import DropLimit, InboxWriter, JobQueue, TableIndex
-from sfn.inbox.inbox import Durability, Inbox, Operation, T, Wakes, WorkerSignal
+from sfn.inbox.inbox import Durability, Inbox, Operation, T, WakeRule, Wakes, WorkerSignal, wakes_after
 from sfn.inbox.jobs import KnownGroups, tables_with_uuid
 from sfn.inbox.letters import find_letters
 from sfn.inbox.model import AdminCommand, DeadLetter, DeadLetterFilter, InboxConfig, Job, group_of, stat_state
@@ -316,10 +316,10 @@ class SqliteRunner:
         self._wake(wakes)
         return appended
 
-    async def run(self, operation: Operation[T], durability: Durability, wakes: Wakes = Wakes.NO_WORKER) -> T:
+    async def run(self, operation: Operation[T], durability: Durability, wakes: WakeRule[T] = Wakes.NO_WORKER) -> T:
         name = self._kept.name_of(operation)
         result = await self._stepped(name, lambda: self._kept.commit(self._node, operation, durability))
-        self._wake(wakes)
+        self._wake(wakes_after(wakes, result))
         return result
 
     async def claim(

@@ -17,7 +17,7 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import JobKey
 from sfn.errors import ExternalError
 from sfn.inbox.catalogs import ALL_SWEEPS, parse_sweeps
-from sfn.inbox.inbox import Durability, Inbox, Operation, T, Wakes, WorkerSignal
+from sfn.inbox.inbox import Durability, Inbox, Operation, T, WakeRule, Wakes, WorkerSignal
 from sfn.inbox.model import AdminCommand, InboxConfig, JobState
 from sfn.inbox.operations import Operations
 from sfn.inbox.postgres import _APPEND, _LOCK, POLL_INTERVAL, SESSION_SETTINGS, PostgresRunner
@@ -185,7 +185,7 @@ class ReplicaRunner(PostgresRunner):
             return await super().append(rows, wakes)
 
     @override
-    async def run(self, operation: Operation[T], durability: Durability, wakes: Wakes = Wakes.NO_WORKER) -> T:
+    async def run(self, operation: Operation[T], durability: Durability, wakes: WakeRule[T] = Wakes.NO_WORKER) -> T:
         async def run(transaction: Transaction) -> T:
             return await operation(PausedTransaction(transaction))
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import anyio.lowlevel
 
 from sfn.clock import Clock
-from sfn.inbox.inbox import Durability, Inbox, Operation, T, Wakes, WorkerSignal
+from sfn.inbox.inbox import Durability, Inbox, Operation, T, WakeRule, Wakes, WorkerSignal, wakes_after
 from sfn.inbox.model import FoldResult, InboxConfig
 from sfn.inbox.operations import Operations
 from sfn.inbox.records import LogRow
@@ -39,10 +39,10 @@ class InlineRunner:
 
         return await self.run(append, Durability.SYNCED, wakes)
 
-    async def run(self, operation: Operation[T], durability: Durability, wakes: Wakes = Wakes.NO_WORKER) -> T:
+    async def run(self, operation: Operation[T], durability: Durability, wakes: WakeRule[T] = Wakes.NO_WORKER) -> T:
         await anyio.lowlevel.checkpoint()
         result = self.run_now(operation)
-        if wakes is not Wakes.NO_WORKER:
+        if wakes_after(wakes, result) is not Wakes.NO_WORKER:
             self.signal.notify()
         return result
 

@@ -101,6 +101,15 @@ class Wakes(Enum):
     ALL_WORKERS = auto()
 
 
+WakeRule = Wakes | Callable[[T], Wakes]
+"""The workers to wake after an operation, or a function that decides by its result."""
+
+
+def wakes_after(wakes: WakeRule[T], result: T) -> Wakes:
+    """Return whom to wake after an operation, see `Runner.run`."""
+    return wakes if isinstance(wakes, Wakes) else wakes(result)
+
+
 class Runner(Protocol):
     """Port to one database: runs operations, each in one transaction.
 
@@ -117,7 +126,7 @@ class Runner(Protocol):
         """Add records to the log; they are on disk when this call returns."""
         ...
 
-    async def run(self, operation: Operation[T], durability: Durability, wakes: Wakes = Wakes.NO_WORKER) -> T:
+    async def run(self, operation: Operation[T], durability: Durability, wakes: WakeRule[T] = Wakes.NO_WORKER) -> T:
         """Return the result of an operation once it is committed; it may run several times.
 
         Args:
@@ -380,11 +389,12 @@ class Inbox:
     async def record_location(
         self, claim: LeasedJob, layout_key: str, uuid: str | None
     ) -> frozenset[TableIdentifier] | None:
-        return await self._runner.run(
+        recorded = await self._runner.run(
             lambda transaction: self._operations.record_location(transaction, claim, layout_key, uuid),
             Durability.SYNCED,
-            Wakes.ALL_WORKERS,
+            lambda recorded: Wakes.ALL_WORKERS if recorded.wakes_others else Wakes.NO_WORKER,
         )
+        return recorded.others
 
     async def allow_step(self, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
         return await self._runner.run(

@@ -152,6 +152,19 @@ class SettleRequest:
         return {(self.claim.subject.catalog, location) for location in self.result.wake_locations}
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedLocation:
+    """The result of `Operations.record_location`.
+
+    Attributes:
+        others: the result of `JobQueue.record_location`.
+        wakes_others: True if the transaction made their jobs due.
+    """
+
+    others: frozenset[TableIdentifier] | None
+    wakes_others: bool = False
+
+
 @dataclass(slots=True)
 class Unit:
     """What one transaction has read, and what it will write.
@@ -334,20 +347,21 @@ class Operations:
 
     async def record_location(
         self, transaction: Transaction, claim: LeasedJob, layout_key: str, uuid: str | None
-    ) -> frozenset[TableIdentifier] | None:
+    ) -> RecordedLocation:
         """Record where a claim will write a file, see `sfn.inbox.JobQueue.record_location`."""
         unit = await self.unfolded(transaction, {claim.subject})
         job = unit.jobs.get(claim.subject)
         if job is None or not holds_lease(job, claim):
-            return None
+            return RecordedLocation(None)
         live = await tables_at(transaction, claim.subject.catalog, layout_location(layout_key))
         others = frozenset(name for name, other in live.items() if other != uuid and name != claim.subject)
-        if layout_key not in job.locations:
+        is_new = layout_key not in job.locations
+        if is_new:
             await unit.jobs.load(others)
             unit.jobs.save(replace(job, locations=job.locations | {layout_key}))
             self._wake(unit, [Wakeup(name) for name in sorted(others)], self._clock())
             await unit.write()
-        return others
+        return RecordedLocation(others, wakes_others=is_new and bool(others))
 
     async def allow_step(self, transaction: Transaction, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
         """Return whether the drop limit allows a step, see `sfn.inbox.JobQueue.allow_step`."""

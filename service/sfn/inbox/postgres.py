@@ -26,7 +26,7 @@ from sfn.concurrency import Batcher
 from sfn.errors import FatalError, OutcomeUnknown, Transient
 from sfn.inbox import QueueStats
 from sfn.inbox.administration import CachedStats
-from sfn.inbox.inbox import Durability, Inbox, Operation, Wakes, WorkerSignal
+from sfn.inbox.inbox import Durability, Inbox, Operation, WakeRule, Wakes, WorkerSignal, wakes_after
 from sfn.inbox.model import CommittedTransaction, FoldResult, InboxConfig
 from sfn.inbox.operations import Operations
 from sfn.inbox.postgres_server import (
@@ -330,12 +330,12 @@ class PostgresRunner:
         if wakes is Wakes.ALL_WORKERS and self.listener is not None:
             self.listener.notify()
 
-    async def run(self, operation: Operation[T], durability: Durability, wakes: Wakes = Wakes.NO_WORKER) -> T:
+    async def run(self, operation: Operation[T], durability: Durability, wakes: WakeRule[T] = Wakes.NO_WORKER) -> T:
         began = anyio.current_time()
         async with self._slow if durability in {Durability.READ, Durability.WIDE_READ} else nullcontext():
             result = await self.on_tables(operation, durability)
         self._observe(CommittedTransaction(1, 0, anyio.current_time() - began))
-        self._wake(wakes)
+        self._wake(wakes_after(wakes, result))
         return result
 
     async def on_tables(

@@ -22,7 +22,7 @@ import anyio
 import msgspec
 
 from sfn.errors import ErrorScope, FatalError, SfnError, Transient
-from sfn.inbox.inbox import Durability, Operation, Wakes
+from sfn.inbox.inbox import Durability, Operation, WakeRule, Wakes, wakes_after
 from sfn.inbox.model import RETRY_AFTER, CommittedTransaction
 from sfn.inbox.records import LogRow
 from sfn.inbox.schema import sqlite_text
@@ -194,7 +194,7 @@ class _Call(Generic[T]):
         operation: Operation[T],
         durability: Durability,
         future: asyncio.Future[T],
-        wakes: Wakes,
+        wakes: WakeRule[T],
         rows: Sequence[LogRow] = (),
     ) -> None:
         self.operation, self.durability, self.future = operation, durability, future
@@ -210,6 +210,14 @@ class _Call(Generic[T]):
     def is_claim(self) -> bool:
         """True for a claim, which may wait in the thread."""
         return self.abandoned is not None
+
+    @property
+    def wakes_worker(self) -> bool:
+        """True if the call may make a job due; also if its result decides that, and there is none yet."""
+        wakes = self.wakes
+        if self._result is not None:
+            wakes = wakes_after(wakes, self._result)
+        return wakes is not Wakes.NO_WORKER
 
     def attempt(self, transaction: SqliteTransaction) -> None:
         """Run the call; it runs again if its transaction was undone."""
@@ -288,7 +296,7 @@ class SqliteWriter:
 
         return await self._submit(_Call(append, Durability.SYNCED, self._loop.create_future(), wakes, rows))
 
-    async def run(self, operation: Operation[T], durability: Durability, wakes: Wakes = Wakes.NO_WORKER) -> T:
+    async def run(self, operation: Operation[T], durability: Durability, wakes: WakeRule[T] = Wakes.NO_WORKER) -> T:
         """Run an operation; skip it if the caller stops waiting before the start."""
         return await self._submit(_Call(operation, durability, self._loop.create_future(), wakes))
 
@@ -356,7 +364,7 @@ class SqliteWriter:
             synced = [call for call in calls if call.durability is Durability.SYNCED]
             if synced and not self._attempt(synced, is_synced=True):
                 return
-            self._number += any(call.wakes is not Wakes.NO_WORKER for call in calls)
+            self._number += any(call.wakes_worker for call in calls)
             derived = [call for call in calls if call.durability is not Durability.SYNCED]
             # A claim comes last: what else happens in its turn may make a job due.
             claims = [*self._claims, *(call for call in derived if call.is_claim)]
