@@ -51,7 +51,7 @@ DESCRIPTIONS: Final = {
     ),
     "listener.queue_limit": (
         "How many notifications may wait for the disk. Beyond that, the listener answers events with 503. Each "
-        "takes at most 4 KiB of memory: 40 MiB for 10,000."
+        "takes at most 4 KiB of memory: 100 MiB for 25,000."
     ),
     "listener.tls_certificate_file": (
         "The certificate chain (PEM), the listener's own certificate first. Set `tls_key_file` too. Without both "

@@ -86,7 +86,7 @@ class MemoryInbox(Inbox):
         config: InboxConfig,
         clock: Clock,
         *,
-        queue_limit: int = 10_000,
+        queue_limit: int = 25_000,
         observe_fold: Callable[[FoldResult], None] = lambda _: None,
     ) -> None:
         self.runner = InlineRunner(connect(":memory:"))

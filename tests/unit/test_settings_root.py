@@ -64,7 +64,7 @@ def test_the_defaults_are_those_of_the_specification() -> None:
     listener = settings.listener
     assert (listener.host, listener.port, listener.body_limit) == ("127.0.0.1", 8085, 1_048_576)
     assert (listener.tls_certificate_file, listener.tls_key_file, listener.scheme) == (None, None, "http")
-    assert (listener.drain, listener.queue_limit) == (timedelta(seconds=30), 10_000)
+    assert (listener.drain, listener.queue_limit) == (timedelta(seconds=30), 25_000)
     assert (settings.inbox.url, settings.inbox.event_retention) == ("sqlite:///sfn/inbox.db", timedelta(hours=72))
     assert (settings.worker.concurrency, settings.worker.lease) == (32, timedelta(seconds=30))
     retry = settings.retry

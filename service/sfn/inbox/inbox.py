@@ -8,7 +8,6 @@ which claims have an unknown result, and how much waits to be folded.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -59,7 +58,7 @@ FOLD_PAUSE: Final = 0.000_25
 """Seconds until a waiting claim folds again, for each record that the last fold had. A fold of many records costs less
 a record, because one table's records change one job: so from some 4,000 records a second on, folds become larger, up
 to those of `MAX_FOLD_PAUSE`, and below that a claim is hardly delayed."""
-MAX_FOLD_PAUSE: Final = 0.5
+MAX_FOLD_PAUSE: Final = 1.0
 """Seconds."""
 MAX_CAUGHT_UP: Final = 20_000
 """Most records that are folded before one claim: they take about a second."""
@@ -197,7 +196,7 @@ class Inbox:
         self._admin = Administration(operations)
         self._config: InboxConfig = operations.config
         self._queue_limit, self._observe_fold = queue_limit, observe_fold
-        self._queued: OrderedDict[int, tuple[datetime, int]] = OrderedDict()
+        self._queued: dict[int, tuple[datetime, int]] = {}
         self._queued_count = self._puts = 0
         # Records that this process may have accepted, and how many of them are folded for certain.
         self._accepted, self._applied = unapplied, 0

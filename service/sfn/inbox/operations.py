@@ -88,8 +88,8 @@ from sfn.inbox.transitions import (
 )
 from sfn.sfnfile.naming import layout_location
 
-MAX_FOLDED: Final = 2_000
-"""Most records that one transaction folds. In SQLite appends wait meanwhile, some 25 ms; fewer records would cost more
+MAX_FOLDED: Final = 5_000
+"""Most records that one transaction folds. In SQLite appends wait meanwhile, some 60 ms; fewer records would cost more
 each, because each table's job is read and written once in a transaction."""
 MAX_EXPIRED: Final = 500
 """Most expired leases that one claim takes back; the next claim takes the rest."""

@@ -557,7 +557,7 @@ class PostgresInbox(Inbox):
         config: InboxConfig,
         clock: Clock,
         *,
-        queue_limit: int = 10_000,
+        queue_limit: int = 25_000,
         observe: Callable[[CommittedTransaction], None] = lambda _: None,
         observe_fold: Callable[[FoldResult], None] = lambda _: None,
         stats_max_age: float = 5.0,

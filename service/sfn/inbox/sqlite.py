@@ -46,7 +46,7 @@ class SqliteInbox(Inbox):
         config: InboxConfig,
         clock: Clock,
         *,
-        queue_limit: int = 10_000,
+        queue_limit: int = 25_000,
         observe: Callable[[CommittedTransaction], None] = lambda _: None,
         observe_fold: Callable[[FoldResult], None] = lambda _: None,
     ) -> AsyncIterator[SqliteInbox]:

@@ -20,6 +20,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
 import anyio
 import msgspec
+from typing_extensions import override
 
 from sfn.errors import ErrorScope, FatalError, SfnError, Transient
 from sfn.inbox.inbox import Durability, Operation, WakeRule, Wakes, wakes_after
@@ -175,36 +176,19 @@ async def _nothing(_: Transaction) -> None:
 class _Call(Generic[T]):
     """A call for the writer thread, with the future of its caller."""
 
-    __slots__ = (
-        "_error",
-        "_result",
-        "abandoned",
-        "after",
-        "durability",
-        "future",
-        "is_checkpoint",
-        "number",
-        "operation",
-        "rows",
-        "wakes",
-    )
+    # What few calls have is kept by the class: a call is made for each event.
+    rows: Sequence[LogRow] = ()
+    is_checkpoint = False
+    after: int | None = None
+    number = 0
+    abandoned: Callable[[T], None] | None = None
+    _result: T | None = None
+    _error: Exception | None = None
 
     def __init__(
-        self,
-        operation: Operation[T],
-        durability: Durability,
-        future: asyncio.Future[T],
-        wakes: WakeRule[T],
-        rows: Sequence[LogRow] = (),
+        self, operation: Operation[T], durability: Durability, future: asyncio.Future[T], wakes: WakeRule[T]
     ) -> None:
-        self.operation, self.durability, self.future = operation, durability, future
-        self.wakes, self.rows = wakes, rows
-        self.is_checkpoint = False
-        self.after: int | None = None
-        self.number = 0
-        self.abandoned: Callable[[T], None] | None = None
-        self._result: T | None = None
-        self._error: Exception | None = None
+        self.operation, self.durability, self.future, self.wakes = operation, durability, future, wakes
 
     @property
     def is_claim(self) -> bool:
@@ -221,7 +205,7 @@ class _Call(Generic[T]):
 
     def attempt(self, transaction: SqliteTransaction) -> None:
         """Run the call; it runs again if its transaction was undone."""
-        self._result, self._error = drive(self.operation(cast(Transaction, transaction))), None
+        self.succeed(drive(self.operation(cast(Transaction, transaction))))
 
     def succeed(self, result: T) -> None:
         """Store the result of the call."""
@@ -246,6 +230,17 @@ class _Call(Generic[T]):
             self.future.set_result(cast(T, self._result))
         else:
             self.future.set_exception(error)
+
+
+class _Append(_Call[Appended]):
+    """An append, which runs together with the others of its turn."""
+
+    def __init__(self, rows: Sequence[LogRow], future: asyncio.Future[Appended], wakes: Wakes) -> None:
+        self.rows, self.durability, self.future, self.wakes = rows, Durability.SYNCED, future, wakes
+
+    @override
+    def attempt(self, transaction: SqliteTransaction) -> None:
+        self.succeed(transaction.append_now(self.rows))
 
 
 class SqliteWriter:
@@ -283,6 +278,7 @@ class SqliteWriter:
         self._closing = False
         self._claims: list[_Call[Any]] = []
         self._number = 0
+        self._is_synced: bool | None = None
         # A daemon: a process that ends by an error must not wait for a disk that does not answer.
         threading.Thread(target=self._work, name="inbox", daemon=True).start()
 
@@ -290,11 +286,7 @@ class SqliteWriter:
 
     async def append(self, rows: Sequence[LogRow], wakes: Wakes) -> Appended:
         """Add records to the log; they are on disk when this call returns."""
-
-        async def append(transaction: Transaction) -> Appended:
-            return await transaction.append(rows)
-
-        return await self._submit(_Call(append, Durability.SYNCED, self._loop.create_future(), wakes, rows))
+        return await self._submit(_Append(rows, self._loop.create_future(), wakes))
 
     async def run(self, operation: Operation[T], durability: Durability, wakes: WakeRule[T] = Wakes.NO_WORKER) -> T:
         """Run an operation; skip it if the caller stops waiting before the start."""
@@ -395,8 +387,9 @@ class SqliteWriter:
         if failure is None:
             wanted = [call for call in calls if not call.future.cancelled()]
             failure = self._caught(partial(self._run, wanted, is_synced=is_synced))
-            missing = self._missing()
-            if failure is None and missing is not None:
+            # What is derived is derived again from what was appended, and only that is promised to anybody.
+            missing = self._missing() if is_synced and failure is None else None
+            if missing is not None:
                 failure = partial(self._lost, missing)
         self._note(failure)
         seconds = time.perf_counter() - began
@@ -414,7 +407,9 @@ class SqliteWriter:
         """
         if any(call.is_checkpoint for call in calls):
             self._checkpoint()
-        self._db.execute(f"PRAGMA synchronous={'FULL' if is_synced else 'NORMAL'}")
+        if is_synced is not self._is_synced:
+            self._db.execute(f"PRAGMA synchronous={'FULL' if is_synced else 'NORMAL'}")
+            self._is_synced = is_synced
         try:
             self._run_together(calls)
         except Exception as error:
@@ -426,16 +421,16 @@ class SqliteWriter:
     def _run_together(self, calls: Sequence[_Call[Any]]) -> None:
         self._db.execute("BEGIN IMMEDIATE")
         try:
-            self._append_together([call for call in calls if call.rows])
+            self._append_together([call for call in calls if isinstance(call, _Append)])
             for call in calls:
-                if not call.rows:
+                if not isinstance(call, _Append):
                     call.attempt(self._transaction)
             self._db.execute("COMMIT")
         except BaseException:
             self._roll_back()
             raise
 
-    def _append_together(self, calls: Sequence[_Call[Appended]]) -> None:
+    def _append_together(self, calls: Sequence[_Append]) -> None:
         """Run appends in one statement: each statement waits for the interpreter's lock, which the event loop holds."""
         rows = [row for call in calls for row in call.rows]
         if not rows:

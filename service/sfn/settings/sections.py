@@ -530,7 +530,7 @@ class ListenerSettings(Section):
     body_limit: Size = 1 << 20
     body_memory: Size = 32 << 20
     drain: Duration = timedelta(seconds=30)
-    queue_limit: AtLeastOne = 10_000
+    queue_limit: AtLeastOne = 25_000
     tls_certificate_file: File | None = None
     tls_key_file: File | None = None
 
