@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import httpx
 import pytest
+from msgspec import structs
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -133,7 +133,7 @@ async def carrying(office: Office, name: str, catalog_id: str | None, *, foreign
     done = office.ground.done(f"s3://lake/{name}", name)
     live = done.result.table_state.live
     assert live is not None
-    story = TableState(live=replace(live, catalog_id=catalog_id), has_settled=True)
+    story = TableState(live=structs.replace(live, catalog_id=catalog_id), has_settled=True)
     await office.ground.settled(table(name), Done(done.due_at, PublishResult(story)))
 
 

@@ -235,10 +235,16 @@ class Stage:
 
 
 class Asleep:
-    """The first process that comes to a call sleeps, all of it, until it is woken; the rest of it wakes a bit later."""
+    """The first process that comes to a call sleeps, all of it, until it is woken.
 
-    def __init__(self, stage: Stage, call: str) -> None:
-        self._call = call
+    Args:
+        stage: where it is.
+        call: the call.
+        late: calls with this in their names wake a bit later; all others if it is empty.
+    """
+
+    def __init__(self, stage: Stage, call: str, late: str = "") -> None:
+        self._call, self._late = call, late
         self.reached, self._woken = asyncio.Event(), asyncio.Event()
         self._node: Node | None = None
         stage.service.script = self
@@ -256,7 +262,7 @@ class Asleep:
             await self._woken.wait()
         elif node is self._node and not self._woken.is_set():
             await self._woken.wait()
-            await asyncio.sleep(1)
+            await asyncio.sleep(1 if self._late in call else 0)
 
 
 def _opaque(table: Table) -> Table:

@@ -25,7 +25,7 @@ def test_who_read_the_tag_after_the_answer_asks_again() -> None:
 
     async def act() -> None:
         stage.create("a", opaque=True)
-        asleep = Asleep(stage, f"before read {FILE}")
+        asleep = Asleep(stage, f"before read {FILE}", late="renew")
         await stage.hint("a")
         await asleep.reached.wait()
         stage.commit("a", opaque=True)
