@@ -6,12 +6,15 @@ One kind is of clients that reach the catalog through a gateway, one of replicas
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import json
 from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+import pytest
 from typing_extensions import override
 
 from sfn.domain.catalog_answer import NoSuchTable
@@ -232,6 +235,35 @@ class Stage:
 
         self.world.play(history())
         return self.world.checker.bad
+
+
+S = TypeVar("S", bound=Stage)
+P = ParamSpec("P")
+Act = Callable[Concatenate[S, P], Coroutine[Any, Any, None]]
+
+
+def history(make: Callable[[], S], *, briefly: bool = False) -> Callable[[Act[S, P]], Callable[P, None]]:
+    """Make a test of an act: it runs the act on a stage of its own, in simulated time, and no promise may be broken.
+
+    Args:
+        make: makes the stage, which the act gets as its first argument.
+        briefly: as in `Stage.run`.
+    """
+
+    def as_test(act: Act[S, P]) -> Callable[P, None]:
+        @functools.wraps(act)
+        def test(*args: P.args, **kwargs: P.kwargs) -> None:
+            stage = make()
+            broken = stage.run(functools.partial(act, stage, *args, **kwargs), briefly=briefly)
+            if broken:
+                pytest.fail(f"broken promises: {broken}")
+
+        # pytest reads the names of fixtures and parameters here, and the stage is neither.
+        signature = inspect.signature(act)
+        test.__signature__ = signature.replace(parameters=[*signature.parameters.values()][1:])  # type: ignore[attr-defined]
+        return test
+
+    return as_test
 
 
 class Asleep:

@@ -12,24 +12,20 @@ from sfn.domain.events import Notification
 from sfn.domain.jobs import Capacity, DeadLettered, DeadLetterReason
 from sfn.inbox.model import AdminCommand
 from tests.simulation.operations import REFUSED
-from tests.simulation.script import ELSEWHERE, PLACE, Stage, named
+from tests.simulation.script import ELSEWHERE, PLACE, Stage, history, named
 from tests.simulation.settings import Setting
 
 FILE = f"{PLACE}/metadata/_sfn/n_a_main.ver"
 HINT = f"{PLACE}/metadata/version-hint.text"
 
 
-def test_an_events_own_location_is_never_written() -> None:
+@history(Stage)
+async def test_an_events_own_location_is_never_written(stage: Stage) -> None:
     """Rule 1: an event that tells of a pointer which the catalog never had changes nothing."""
-    stage = Stage()
-
-    async def act() -> None:
-        (table,) = await stage.publish("a")
-        never = f"{PLACE}/metadata/00009-{'0' * 8}-0000-0000-0000-{'0' * 12}.metadata.json"
-        stage.world.ranks.owner[never] = table.uuid
-        await stage.hint("a", min_metadata_location=never)
-
-    assert stage.run(act) == []
+    (table,) = await stage.publish("a")
+    never = f"{PLACE}/metadata/00009-{'0' * 8}-0000-0000-0000-{'0' * 12}.metadata.json"
+    stage.world.ranks.owner[never] = table.uuid
+    await stage.hint("a", min_metadata_location=never)
 
 
 def test_hints_do_not_defeat_the_backoff() -> None:
@@ -48,127 +44,100 @@ def test_hints_do_not_defeat_the_backoff() -> None:
     assert stage.world.counts["retry"] < 20
 
 
-def test_a_claim_that_ends_the_process_runs_out_of_attempts() -> None:
+@history(lambda: Stage(setting=Setting(crashes=5)), briefly=True)
+async def test_a_claim_that_ends_the_process_runs_out_of_attempts(stage: Stage) -> None:
     """Rule 3: the attempt is durable before it starts, so what kills every process is a dead letter, and may heal."""
-    stage = Stage(setting=Setting(crashes=5))
 
-    async def act() -> None:
-        async def deadly(_node: object, call: str) -> None:
-            if call == f"before read {FILE}":
-                stage.service.crash(stage.service.nodes[0])
-                stage.service.crash(stage.service.nodes[0])
-                await asyncio.Future()
+    async def deadly(_node: object, call: str) -> None:
+        if call == f"before read {FILE}":
+            stage.service.crash(stage.service.nodes[0])
+            stage.service.crash(stage.service.nodes[0])
+            await asyncio.Future()
 
-        table = stage.create("a")
-        stage.service.script = deadly
-        await stage.hint("a", min_metadata_location=table.metadata_location)
-        await asyncio.sleep(150)
-        row = stage.row("a")
-        assert row is not None
-        assert (row.reason, row.attempt) == (DeadLetterReason.POISON, 5)
-        assert stage.world.counts["killed"] <= 2 * 5
-        stage.service.script = None
-
-    assert stage.run(act, briefly=True) == []
+    table = stage.create("a")
+    stage.service.script = deadly
+    await stage.hint("a", min_metadata_location=table.metadata_location)
+    await asyncio.sleep(150)
+    row = stage.row("a")
+    assert row is not None
+    assert (row.reason, row.attempt) == (DeadLetterReason.POISON, 5)
+    assert stage.world.counts["killed"] <= 2 * 5
+    stage.service.script = None
 
 
-def test_memory_does_not_skip() -> None:
+@history(Stage)
+async def test_memory_does_not_skip(stage: Stage) -> None:
     """Rule 5: a file that vanished behind our back comes back with the next event, though the pointer is the same."""
-    stage = Stage()
-
-    async def act() -> None:
-        (table,) = await stage.publish("a")
-        stage.world.files.bodies.pop(HINT)
-        await stage.hint("a", min_metadata_location=table.metadata_location)
-        await asyncio.sleep(20)
-        assert HINT in stage.world.files.bodies
-
-    assert stage.run(act) == []
+    (table,) = await stage.publish("a")
+    stage.world.files.bodies.pop(HINT)
+    await stage.hint("a", min_metadata_location=table.metadata_location)
+    await asyncio.sleep(20)
+    assert HINT in stage.world.files.bodies
 
 
-def test_a_location_is_known_before_anything_is_written_there() -> None:
+@history(Stage)
+async def test_a_location_is_known_before_anything_is_written_there(stage: Stage) -> None:
     """Rule 6: a crash after the first write and a drop leave no file that says `current` for ever."""
-    stage = Stage()
-
-    async def act() -> None:
-        stage.create("a")
-        held = stage.hold(f"after write {FILE}")
-        await stage.hint("a")
-        await held.reached.wait()
-        stage.service.script = None
-        for node in list(stage.service.nodes):
-            stage.service.crash(node)
-        stage.drop("a")
-
-    assert stage.run(act) == []
+    stage.create("a")
+    held = stage.hold(f"after write {FILE}")
+    await stage.hint("a")
+    await held.reached.wait()
+    stage.service.script = None
+    for node in list(stage.service.nodes):
+        stage.service.crash(node)
+    stage.drop("a")
 
 
-def test_a_rename_forwards_only_to_a_file_that_is_there() -> None:
+@history(Stage)
+async def test_a_rename_forwards_only_to_a_file_that_is_there(stage: Stage) -> None:
     """Rule 7: the old name's file waits for the new name's."""
-    stage = Stage()
-
-    async def act() -> None:
-        await stage.publish("a")
-        stage.rename("a", "b")
-        held = stage.hold(f"before write {PLACE}/metadata/_sfn/n_b_main.ver")
-        await stage.hint("a", renamed_to=named("b"))
-        await held.reached.wait()
-        await asyncio.sleep(15)
-        held.go.set()
-
-    assert stage.run(act) == []
+    await stage.publish("a")
+    stage.rename("a", "b")
+    held = stage.hold(f"before write {PLACE}/metadata/_sfn/n_b_main.ver")
+    await stage.hint("a", renamed_to=named("b"))
+    await held.reached.wait()
+    await asyncio.sleep(15)
+    held.go.set()
 
 
-def test_an_older_answer_soon_after_a_write_is_not_followed() -> None:
+@history(lambda: Stage(lagging=0.7))
+async def test_an_older_answer_soon_after_a_write_is_not_followed(stage: Stage) -> None:
     """Rule 8: a lagging replica can't take a pointer back."""
-    stage = Stage(lagging=0.7)
-
-    async def act() -> None:
-        stage.create("a")
-        for _ in range(12):
-            await asyncio.sleep(2)
-            stage.commit("a")
-            await stage.hint("a")
-            await asyncio.sleep(0.3)
-            await stage.hint("a")
-
-    assert stage.run(act) == []
-
-
-def test_an_abandoned_pointer_does_not_come_back() -> None:
-    """Rule 8: a lagging answer that shows what was rolled back is newer than what is held, and yet not followed."""
-    stage = Stage()
-
-    async def act() -> None:
-        first = stage.create("a")
+    stage.create("a")
+    for _ in range(12):
+        await asyncio.sleep(2)
         stage.commit("a")
         await stage.hint("a")
-        await asyncio.sleep(30)
-        stage.roll_back("a", first)
+        await asyncio.sleep(0.3)
         await stage.hint("a")
-        await asyncio.sleep(0.8)
-        assert stage.world.checker.document(FILE)["metadata_file_path"] == first.metadata_location
-        stage.world.faults.lagging, stage.world.faults.least_lag = 1.0, 2.0
-        held = stage.hold(f"after load {named('a')}")
-        await stage.hint("a")
-        await held.reached.wait()
-        stage.world.faults.lagging = 0.0
-        await asyncio.sleep(15)
-        held.go.set()
-
-    assert stage.run(act) == []
 
 
-def test_the_hint_of_a_dropped_table_goes_first() -> None:
+@history(Stage)
+async def test_an_abandoned_pointer_does_not_come_back(stage: Stage) -> None:
+    """Rule 8: a lagging answer that shows what was rolled back is newer than what is held, and yet not followed."""
+    first = stage.create("a")
+    stage.commit("a")
+    await stage.hint("a")
+    await asyncio.sleep(30)
+    stage.roll_back("a", first)
+    await stage.hint("a")
+    await asyncio.sleep(0.8)
+    assert stage.world.checker.document(FILE)["metadata_file_path"] == first.metadata_location
+    stage.world.faults.lagging, stage.world.faults.least_lag = 1.0, 2.0
+    held = stage.hold(f"after load {named('a')}")
+    await stage.hint("a")
+    await held.reached.wait()
+    stage.world.faults.lagging = 0.0
+    await asyncio.sleep(15)
+    held.go.set()
+
+
+@history(Stage)
+async def test_the_hint_of_a_dropped_table_goes_first(stage: Stage) -> None:
     """Rule 9: there is no moment at which a hint speaks of a table whose document says that it is gone."""
-    stage = Stage()
-
-    async def act() -> None:
-        await stage.publish("a")
-        stage.drop("a")
-        await stage.hint("a", drop=True)
-
-    assert stage.run(act) == []
+    await stage.publish("a")
+    stage.drop("a")
+    await stage.hint("a", drop=True)
 
 
 def test_trouble_of_a_catalog_spends_no_tables_budget() -> None:
@@ -230,24 +199,21 @@ def test_events_of_drops_pass_no_more_than_the_brake_allows() -> None:
     stage.run(act, briefly=True)
 
 
-def test_a_slot_that_is_freed_after_the_bell_rang_is_taken() -> None:
+@history(Stage, briefly=True)
+async def test_a_slot_that_is_freed_after_the_bell_rang_is_taken(stage: Stage) -> None:
     """Whoever is woken by a settled claim may find its slot still taken: it must look again once it is free."""
-    stage = Stage()
     names = [f"t{number}" for number in range(12)]
 
     async def slowly(_node: object, call: str) -> None:
         if call == "after settle_all":
             await asyncio.sleep(1)
 
-    async def act() -> None:
-        stage.service.script = slowly
-        for number, name in enumerate(names):
-            stage.create(name, f"s3://lake/t{number}")
-        await asyncio.gather(*(stage.hint(name) for name in names))  # noqa: TID251 - they come together
-        await asyncio.sleep(10)
-        assert stage.states(names)["current"] == 12
-
-    assert stage.run(act, briefly=True) == []
+    stage.service.script = slowly
+    for number, name in enumerate(names):
+        stage.create(name, f"s3://lake/t{number}")
+    await asyncio.gather(*(stage.hint(name) for name in names))  # noqa: TID251 - they come together
+    await asyncio.sleep(10)
+    assert stage.states(names)["current"] == 12
 
 
 def test_two_refused_tables_do_not_stir_each_other_for_ever() -> None:
@@ -272,71 +238,55 @@ def test_two_refused_tables_do_not_stir_each_other_for_ever() -> None:
     assert 2 <= stage.world.counts["dead"] < 30
 
 
-def test_locations_that_are_refused_give_up_no_table() -> None:
+@history(lambda: Stage(setting=Setting(max_drops=1)))
+async def test_locations_that_are_refused_give_up_no_table(stage: Stage) -> None:
     """Rule 8: a catalog, or a setting, that is wrong about every table at once takes none from its readers."""
-    stage = Stage(setting=Setting(max_drops=1))
-
-    async def act() -> None:
-        await stage.publish(*"abc")
-        for name in "abc":
-            stage.commit(name, place=f"{REFUSED}{name}")
-            await stage.hint(name)
-        await asyncio.sleep(600)
-        assert stage.states(list("abc")) == {"current": 3}
-        for number, name in enumerate("abc"):
-            stage.commit(name, place=f"{PLACE}{number}")
-            await stage.hint(name)
-
-    assert stage.run(act) == []
+    await stage.publish(*"abc")
+    for name in "abc":
+        stage.commit(name, place=f"{REFUSED}{name}")
+        await stage.hint(name)
+    await asyncio.sleep(600)
+    assert stage.states(list("abc")) == {"current": 3}
+    for number, name in enumerate("abc"):
+        stage.commit(name, place=f"{PLACE}{number}")
+        await stage.hint(name)
 
 
-def test_a_hint_that_was_put_twice_is_one() -> None:
+@history(Stage, briefly=True)
+async def test_a_hint_that_was_put_twice_is_one(stage: Stage) -> None:
     """De-duplication is by sender and event id."""
-    stage = Stage()
-
-    async def act() -> None:
-        hint = Notification(named("a"), sender="test", event_id="same")
-        inbox = stage.service.nodes[0].inbox
-        first, second = await inbox.put([hint]), await inbox.put([hint])
-        assert (first.accepted, first.duplicates, second.accepted, second.duplicates) == (1, 0, 0, 1)
-
-    assert stage.run(act, briefly=True) == []
+    hint = Notification(named("a"), sender="test", event_id="same")
+    inbox = stage.service.nodes[0].inbox
+    first, second = await inbox.put([hint]), await inbox.put([hint])
+    assert (first.accepted, first.duplicates, second.accepted, second.duplicates) == (1, 0, 0, 1)
 
 
-def test_events_are_applied_in_the_order_in_which_they_were_accepted() -> None:
+@history(Stage, briefly=True)
+async def test_events_are_applied_in_the_order_in_which_they_were_accepted(stage: Stage) -> None:
     """Rule 2: of two events that one fold applies, the later one is the last word."""
-    stage = Stage()
-
-    async def act() -> None:
-        await stage.publish("a")
-        free = stage.block("before claim")
-        for name in "bc":
-            await stage.hint("a", renamed_to=named(name))
-        row = stage.row("a")
-        assert row is not None
-        assert row.pending.renamed_to == named("c")
-        free.set()
-
-    assert stage.run(act, briefly=True) == []
+    await stage.publish("a")
+    free = stage.block("before claim")
+    for name in "bc":
+        await stage.hint("a", renamed_to=named(name))
+    row = stage.row("a")
+    assert row is not None
+    assert row.pending.renamed_to == named("c")
+    free.set()
 
 
-def test_an_order_is_carried_out_after_the_events_that_were_accepted_before_it() -> None:
+@history(Stage, briefly=True)
+async def test_an_order_is_carried_out_after_the_events_that_were_accepted_before_it(stage: Stage) -> None:
     """A job that is replayed waits behind newer events, with all that was reported of its table before."""
-    stage = Stage()
-
-    async def act() -> None:
-        operator, now = stage.service.kept.operator, stage.world.loop.now
-        free = stage.block("before claim")
-        await stage.hint("a")
-        (claim,) = (await operator.claim(Capacity(total=9, live=9, sweeps=1))).jobs
-        outcome = DeadLettered(DeadLetterReason.PERMANENT, "given up", None, None)
-        assert await operator.settle(claim, outcome, now())
-        await stage.hint("a")
-        (letter,) = stage.service.kept.letters()
-        assert await operator.replay([letter.id], [], AdminCommand("ann", "", now())) == 1
-        row = stage.row("a")
-        assert row is not None
-        assert (row.version, row.processed_version) == (2, 2)
-        free.set()
-
-    assert stage.run(act, briefly=True) == []
+    operator, now = stage.service.kept.operator, stage.world.loop.now
+    free = stage.block("before claim")
+    await stage.hint("a")
+    (claim,) = (await operator.claim(Capacity(total=9, live=9, sweeps=1))).jobs
+    outcome = DeadLettered(DeadLetterReason.PERMANENT, "given up", None, None)
+    assert await operator.settle(claim, outcome, now())
+    await stage.hint("a")
+    (letter,) = stage.service.kept.letters()
+    assert await operator.replay([letter.id], [], AdminCommand("ann", "", now())) == 1
+    row = stage.row("a")
+    assert row is not None
+    assert (row.version, row.processed_version) == (2, 2)
+    free.set()

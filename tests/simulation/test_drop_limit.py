@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sfn.inbox.model import AdminCommand
-from tests.simulation.script import Replicated, Stage, named
+from tests.simulation.script import Replicated, Stage, history, named
 from tests.simulation.settings import Setting
 
 BLANK = 450.0
@@ -43,34 +43,26 @@ def test_a_catalog_that_loses_all_tables_gives_up_less_than_half(count: int, *, 
     assert not any(state == "held" for _, state in stage.service.kept.tables())
 
 
-def test_a_single_table_that_is_dropped_is_believed() -> None:
-    stage = Stage(setting=Setting(max_drops=None))
+@history(lambda: Stage(setting=Setting(max_drops=None)), briefly=True)
+async def test_a_single_table_that_is_dropped_is_believed(stage: Stage) -> None:
+    await stage.publish("a")
+    stage.drop("a")
+    await stage.hint("a", drop=True)
+    await asyncio.sleep(60)
+    assert stage.states(["a"]) == {"dropped": 1}
 
-    async def act() -> None:
-        await stage.publish("a")
-        stage.drop("a")
-        await stage.hint("a", drop=True)
+
+@history(lambda: Stage(setting=Setting(max_drops=None)), briefly=True)
+async def test_tables_that_are_dropped_by_hand_go_once_they_are_released(stage: Stage) -> None:
+    await stage.publish("a", "b", "c")
+    for name in "ab":
+        stage.drop(name)
+        await stage.hint(name, drop=True)
         await asyncio.sleep(60)
-        assert stage.states(["a"]) == {"dropped": 1}
-
-    assert stage.run(act, briefly=True) == []
-
-
-def test_tables_that_are_dropped_by_hand_go_once_they_are_released() -> None:
-    stage = Stage(setting=Setting(max_drops=None))
-
-    async def act() -> None:
-        await stage.publish("a", "b", "c")
-        for name in "ab":
-            stage.drop(name)
-            await stage.hint(name, drop=True)
-            await asyncio.sleep(60)
-        assert stage.states(["a", "b", "c"]) == {"dropped": 1, "current": 2}
-        await stage.service.kept.release("cat0", AdminCommand("", "", stage.world.loop.now()))
-        await asyncio.sleep(30)
-        assert stage.states(["a", "b", "c"]) == {"dropped": 2, "current": 1}
-
-    assert stage.run(act, briefly=True) == []
+    assert stage.states(["a", "b", "c"]) == {"dropped": 1, "current": 2}
+    await stage.service.kept.release("cat0", AdminCommand("", "", stage.world.loop.now()))
+    await asyncio.sleep(30)
+    assert stage.states(["a", "b", "c"]) == {"dropped": 2, "current": 1}
 
 
 async def renamed_at_once(stage: Stage, names: list[str]) -> None:
@@ -88,25 +80,21 @@ async def renamed_at_once(stage: Stage, names: list[str]) -> None:
     assert stage.states(both) == {"current": 2 * len(names)}
 
 
-def test_a_table_that_is_renamed_and_dropped_at_once_counts_once() -> None:
-    stage = Stage(setting=Setting(max_drops=None))
-
-    async def act() -> None:
-        await stage.publish("b")
-        await renamed_at_once(stage, ["a"])
-        stage.drop("new-a")
-        await stage.hint("new-a", drop=True)
-        # Under its old name the table is missing too, and no event reported a drop: a sweep comes first.
-        await asyncio.sleep(250)
-        assert stage.states(["a", "new-a", "b"]) == {"dropped": 2, "current": 1}
-        # The next one is the catalog's last one.
-        stage.drop("b")
-        await stage.hint("b", drop=True)
-        await asyncio.sleep(60)
-        assert stage.states(["b"]) == {"current": 1}
-        await stage.service.kept.release("cat0", AdminCommand("", "", stage.world.loop.now()))
-
-    assert stage.run(act, briefly=True) == []
+@history(lambda: Stage(setting=Setting(max_drops=None)), briefly=True)
+async def test_a_table_that_is_renamed_and_dropped_at_once_counts_once(stage: Stage) -> None:
+    await stage.publish("b")
+    await renamed_at_once(stage, ["a"])
+    stage.drop("new-a")
+    await stage.hint("new-a", drop=True)
+    # Under its old name the table is missing too, and no event reported a drop: a sweep comes first.
+    await asyncio.sleep(250)
+    assert stage.states(["a", "new-a", "b"]) == {"dropped": 2, "current": 1}
+    # The next one is the catalog's last one.
+    stage.drop("b")
+    await stage.hint("b", drop=True)
+    await asyncio.sleep(60)
+    assert stage.states(["b"]) == {"current": 1}
+    await stage.service.kept.release("cat0", AdminCommand("", "", stage.world.loop.now()))
 
 
 def test_a_catalog_that_loses_its_tables_while_they_are_renamed_gives_up_none() -> None:
@@ -127,17 +115,13 @@ def test_a_catalog_that_loses_its_tables_while_they_are_renamed_gives_up_none() 
     assert stage.states([f"new-{name}" for name in names]) == {"current": 5}
 
 
-def test_replicas_together_give_up_less_than_half() -> None:
+@history(lambda: Replicated(Setting(max_drops=None)), briefly=True)
+async def test_replicas_together_give_up_less_than_half(stage: Replicated) -> None:
     names = [f"t{number}" for number in range(6)]
-    stage = Replicated(Setting(max_drops=None))
-
-    async def act() -> None:
-        await stage.publish(*names)
-        for name in names:
-            stage.drop(name)
-            await stage.hint(name, drop=True)
-        await asyncio.sleep(60)
-        assert stage.states(names) == {"current": 4, "dropped": 2}
-        await stage.kept.release("cat0", AdminCommand("", "", stage.world.loop.now()))
-
-    assert stage.run(act, briefly=True) == []
+    await stage.publish(*names)
+    for name in names:
+        stage.drop(name)
+        await stage.hint(name, drop=True)
+    await asyncio.sleep(60)
+    assert stage.states(names) == {"current": 4, "dropped": 2}
+    await stage.kept.release("cat0", AdminCommand("", "", stage.world.loop.now()))

@@ -15,7 +15,7 @@ from sfn.domain.events import TableOrigin
 from sfn.domain.identifiers import Table
 from tests.simulation.catalog import metadata_file
 from tests.simulation.events import BY_UUID
-from tests.simulation.script import ELSEWHERE, PLACE, KilledAt, Stage, named
+from tests.simulation.script import ELSEWHERE, PLACE, KilledAt, Stage, history, named
 from tests.simulation.settings import Setting
 
 FILE = f"{PLACE}/metadata/_sfn/n_a_main.ver"
@@ -56,108 +56,84 @@ class EventOnlyStage(Stage):
 
 
 @pytest.mark.parametrize("opaque", [False, True], ids=["by number", "by log"])
-def test_a_late_event_does_not_lead_back(opaque: bool) -> None:
-    stage = EventOnlyStage()
-
-    async def act() -> None:
-        await stage.tell_created(opaque=opaque)
-        second, third = stage.commit("a", opaque=opaque), stage.commit("a", opaque=opaque)
-        logged = replace(third, metadata_log=(second.metadata_location,))
-        stage.world.files.bodies[third.metadata_location] = metadata_file(logged)
-        await stage.tell("a", third)
-        await asyncio.sleep(20)
-        await stage.tell("a", second)
-        await asyncio.sleep(20)
-        assert stage.pointer() == third.metadata_location
-
-    assert stage.run(act) == []
+@history(EventOnlyStage)
+async def test_a_late_event_does_not_lead_back(stage: EventOnlyStage, opaque: bool) -> None:
+    await stage.tell_created(opaque=opaque)
+    second, third = stage.commit("a", opaque=opaque), stage.commit("a", opaque=opaque)
+    logged = replace(third, metadata_log=(second.metadata_location,))
+    stage.world.files.bodies[third.metadata_location] = metadata_file(logged)
+    await stage.tell("a", third)
+    await asyncio.sleep(20)
+    await stage.tell("a", second)
+    await asyncio.sleep(20)
+    assert stage.pointer() == third.metadata_location
 
 
-def test_a_commit_of_another_table_takes_no_name() -> None:
+@history(EventOnlyStage)
+async def test_a_commit_of_another_table_takes_no_name(stage: EventOnlyStage) -> None:
     """It is a late one of the table that had the name before, or its table's birth is still to be told of."""
-    stage = EventOnlyStage()
-
-    async def act() -> None:
-        await stage.tell_created()
-        last = stage.commit("a")
-        stage.drop("a")
-        await stage.hint("a", drop=True)
-        second = stage.create("a", ELSEWHERE)
-        await stage.tell("a", second, TableOrigin.CREATE)
-        await asyncio.sleep(20)
-        await stage.tell("a", last, uuid=False)
-        await asyncio.sleep(60)
-        document = stage.world.checker.document(FILE.replace(PLACE, ELSEWHERE))
-        assert (document["state"], document["guid"]) == ("current", second.uuid)
-
-    assert stage.run(act) == []
+    await stage.tell_created()
+    last = stage.commit("a")
+    stage.drop("a")
+    await stage.hint("a", drop=True)
+    second = stage.create("a", ELSEWHERE)
+    await stage.tell("a", second, TableOrigin.CREATE)
+    await asyncio.sleep(20)
+    await stage.tell("a", last, uuid=False)
+    await asyncio.sleep(60)
+    document = stage.world.checker.document(FILE.replace(PLACE, ELSEWHERE))
+    assert (document["state"], document["guid"]) == ("current", second.uuid)
 
 
-def test_a_commit_that_overtakes_the_birth_of_its_table_is_not_lost() -> None:
-    stage = EventOnlyStage()
-
-    async def act() -> None:
-        await stage.tell_created()
-        stage.drop("a")
-        second = stage.create("a", ELSEWHERE)
-        third = stage.commit("a")
-        await stage.tell("a", third)
-        await stage.hint("a", drop=True)
-        await asyncio.sleep(20)
-        await stage.tell("a", second, TableOrigin.CREATE)
-
-    assert stage.run(act) == []
+@history(EventOnlyStage)
+async def test_a_commit_that_overtakes_the_birth_of_its_table_is_not_lost(stage: EventOnlyStage) -> None:
+    await stage.tell_created()
+    stage.drop("a")
+    second = stage.create("a", ELSEWHERE)
+    third = stage.commit("a")
+    await stage.tell("a", third)
+    await stage.hint("a", drop=True)
+    await asyncio.sleep(20)
+    await stage.tell("a", second, TableOrigin.CREATE)
 
 
-def test_a_drop_waits_whether_another_event_says_more() -> None:
+@history(EventOnlyStage)
+async def test_a_drop_waits_whether_another_event_says_more(stage: EventOnlyStage) -> None:
     """Within the lag a table that was made anew may be told of."""
-    stage = EventOnlyStage()
-
-    async def act() -> None:
-        await stage.tell_created()
-        stage.drop("a")
-        await stage.hint("a", drop=True)
-        await asyncio.sleep(LAG / 2)
-        again = stage.create("a")
-        await stage.tell("a", again, TableOrigin.CREATE)
-        await asyncio.sleep(20)
-        assert not stage.said("dropped")
-        assert stage.pointer() == again.metadata_location
-
-    assert stage.run(act) == []
+    await stage.tell_created()
+    stage.drop("a")
+    await stage.hint("a", drop=True)
+    await asyncio.sleep(LAG / 2)
+    again = stage.create("a")
+    await stage.tell("a", again, TableOrigin.CREATE)
+    await asyncio.sleep(20)
+    assert not stage.said("dropped")
+    assert stage.pointer() == again.metadata_location
 
 
-def test_a_table_that_was_dropped_is_not_brought_back_by_what_was_told_late() -> None:
-    stage = EventOnlyStage()
-
-    async def act() -> None:
-        first = await stage.tell_created()
-        second = stage.commit("a")
-        stage.drop("a")
-        await stage.hint("a", drop=True, uuid=first.uuid)
-        await asyncio.sleep(20)
-        assert stage.world.checker.document(FILE)["state"] == "dropped"
-        await stage.tell("a", second)
-        await stage.tell("a", first, TableOrigin.CREATE)
-        await asyncio.sleep(20)
-        assert stage.world.checker.document(FILE)["state"] == "dropped"
-
-    assert stage.run(act) == []
+@history(EventOnlyStage)
+async def test_a_table_that_was_dropped_is_not_brought_back_by_what_was_told_late(stage: EventOnlyStage) -> None:
+    first = await stage.tell_created()
+    second = stage.commit("a")
+    stage.drop("a")
+    await stage.hint("a", drop=True, uuid=first.uuid)
+    await asyncio.sleep(20)
+    assert stage.world.checker.document(FILE)["state"] == "dropped"
+    await stage.tell("a", second)
+    await stage.tell("a", first, TableOrigin.CREATE)
+    await asyncio.sleep(20)
+    assert stage.world.checker.document(FILE)["state"] == "dropped"
 
 
-def test_an_end_that_overtakes_its_tables_birth_still_ends_it() -> None:
-    stage = EventOnlyStage()
-
-    async def act() -> None:
-        first = stage.create("a")
-        stage.drop("a")
-        await stage.hint("a", drop=True, uuid=first.uuid)
-        await asyncio.sleep(60)
-        await stage.tell("a", first, TableOrigin.CREATE)
-        await asyncio.sleep(20)
-        assert not stage.said("current")
-
-    assert stage.run(act) == []
+@history(EventOnlyStage)
+async def test_an_end_that_overtakes_its_tables_birth_still_ends_it(stage: EventOnlyStage) -> None:
+    first = stage.create("a")
+    stage.drop("a")
+    await stage.hint("a", drop=True, uuid=first.uuid)
+    await asyncio.sleep(60)
+    await stage.tell("a", first, TableOrigin.CREATE)
+    await asyncio.sleep(20)
+    assert not stage.said("current")
 
 
 @pytest.mark.parametrize("limit", [3, None])
@@ -179,31 +155,23 @@ def test_drops_that_are_told_of_pass_no_more_than_the_brake_allows(limit: int | 
     stage.run(act, briefly=True)
 
 
-def test_a_rename_takes_along_what_was_told_and_what_is_told_late_follows() -> None:
-    stage = EventOnlyStage()
-
-    async def act() -> None:
-        await stage.tell_created()
-        second = stage.commit("a")
-        await stage.tell_renamed("a", "b", second)
-        await asyncio.sleep(10)
-        await stage.tell("a", second)
-
-    assert stage.run(act) == []
+@history(EventOnlyStage)
+async def test_a_rename_takes_along_what_was_told_and_what_is_told_late_follows(stage: EventOnlyStage) -> None:
+    await stage.tell_created()
+    second = stage.commit("a")
+    await stage.tell_renamed("a", "b", second)
+    await asyncio.sleep(10)
+    await stage.tell("a", second)
 
 
-def test_a_metadata_file_that_comes_late_is_found() -> None:
-    stage = EventOnlyStage()
-
-    async def act() -> None:
-        await stage.tell_created()
-        second = stage.commit("a")
-        body = stage.world.files.bodies.pop(second.metadata_location)
-        await stage.tell("a", second)
-        await asyncio.sleep(100)
-        stage.world.files.bodies[second.metadata_location] = body
-
-    assert stage.run(act) == []
+@history(EventOnlyStage)
+async def test_a_metadata_file_that_comes_late_is_found(stage: EventOnlyStage) -> None:
+    await stage.tell_created()
+    second = stage.commit("a")
+    body = stage.world.files.bodies.pop(second.metadata_location)
+    await stage.tell("a", second)
+    await asyncio.sleep(100)
+    stage.world.files.bodies[second.metadata_location] = body
 
 
 Script = Callable[[EventOnlyStage, Table], Coroutine[Any, Any, None]]

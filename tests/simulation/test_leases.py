@@ -9,7 +9,7 @@ import pytest
 
 from sfn.sfnfile.naming import ORDINAL, FileLayout, FileOwner
 from tests.simulation.node import Node
-from tests.simulation.script import ELSEWHERE, PLACE, Asleep, Blocked, Stage, named
+from tests.simulation.script import ELSEWHERE, PLACE, Asleep, Blocked, Stage, history, named
 from tests.simulation.settings import TERMS, Setting
 
 FILE = f"{PLACE}/metadata/_sfn/n_a_main.ver"
@@ -19,24 +19,20 @@ TAKEN_OVER = 30
 LEASE = TERMS.lease.total_seconds()
 
 
-def test_who_read_the_tag_after_the_answer_asks_again() -> None:
+@history(Stage)
+async def test_who_read_the_tag_after_the_answer_asks_again(stage: Stage) -> None:
     """Rule 4: who slept between the answer and the tag has the tag of a newer document, and an older answer."""
-    stage = Stage()
-
-    async def act() -> None:
-        stage.create("a", opaque=True)
-        asleep = Asleep(stage, f"before read {FILE}", late="renew")
-        await stage.hint("a")
-        await asleep.reached.wait()
-        stage.commit("a", opaque=True)
-        await asyncio.sleep(TAKEN_OVER)
-        row = stage.row("a")
-        assert row is not None
-        assert row.attempt == 0
-        asleep.wake()
-        await asyncio.sleep(10)
-
-    assert stage.run(act) == []
+    stage.create("a", opaque=True)
+    asleep = Asleep(stage, f"before read {FILE}", late="renew")
+    await stage.hint("a")
+    await asleep.reached.wait()
+    stage.commit("a", opaque=True)
+    await asyncio.sleep(TAKEN_OVER)
+    row = stage.row("a")
+    assert row is not None
+    assert row.attempt == 0
+    asleep.wake()
+    await asyncio.sleep(10)
 
 
 def test_who_wrote_a_hint_after_its_lease_was_lost_has_the_row_looked_at_again() -> None:
@@ -87,26 +83,22 @@ def test_a_late_hint_is_found_out_by_the_document() -> None:
     assert stage.run(act, briefly=True) == []
 
 
-def test_a_late_tombstone_meets_the_document_of_who_made_its_hint_anew() -> None:
+@history(Stage)
+async def test_a_late_tombstone_meets_the_document_of_who_made_its_hint_anew(stage: Stage) -> None:
     """Rule 9: who silenced the hint of a table that then came back would find the document as it was."""
-    stage = Stage()
-
-    async def act() -> None:
-        (table,) = await stage.publish("a")
-        stage.drop("a")
-        asleep = Asleep(stage, f"before write {FILE}")
-        await stage.hint("a", drop=True)
-        await asleep.reached.wait()
-        assert stage.world.checker.hint(PLACE) is None
-        stage.world.set(0, named("a"), table)
-        await stage.hint("a")
-        await asyncio.sleep(2 * TAKEN_OVER)
-        assert stage.world.checker.hint(PLACE) == table.metadata_location
-        asleep.wake()
-        await asyncio.sleep(10)
-        assert stage.world.checker.document(FILE)["state"] == "current"
-
-    assert stage.run(act) == []
+    (table,) = await stage.publish("a")
+    stage.drop("a")
+    asleep = Asleep(stage, f"before write {FILE}")
+    await stage.hint("a", drop=True)
+    await asleep.reached.wait()
+    assert stage.world.checker.hint(PLACE) is None
+    stage.world.set(0, named("a"), table)
+    await stage.hint("a")
+    await asyncio.sleep(2 * TAKEN_OVER)
+    assert stage.world.checker.hint(PLACE) == table.metadata_location
+    asleep.wake()
+    await asyncio.sleep(10)
+    assert stage.world.checker.document(FILE)["state"] == "current"
 
 
 @pytest.mark.parametrize("seconds", [1, 2 * TAKEN_OVER], ids=["at once", "one of them late"])
@@ -149,54 +141,46 @@ def test_the_hint_that_two_names_files_left_to_each_other_goes_with_the_next_loo
     assert stage.world.checker.stated
 
 
-def test_a_late_delete_meets_what_came_in_the_tombstones_place() -> None:
+@history(lambda: Stage(setting=Setting(conditional_delete=False)))
+async def test_a_late_delete_meets_what_came_in_the_tombstones_place(stage: Stage) -> None:
     """Rule 10: where a delete has no condition, who slept before it would delete a live file."""
-    stage = Stage(setting=Setting(conditional_delete=False))
-
-    async def act() -> None:
-        await stage.publish("a")
-        stage.drop("a")
-        await stage.hint("a", drop=True)
-        await asyncio.sleep(60)
-        asleep = Asleep(stage, f"before delete {FILE}")
-        await asyncio.sleep(5200)
-        stage.create("a")
-        await stage.hint("a")
-        await asyncio.sleep(2 * TAKEN_OVER)
-        assert json.loads(stage.world.files.bodies[FILE])["state"] == "current"
-        asleep.wake()
-        await asyncio.sleep(10)
-
-    assert stage.run(act) == []
+    await stage.publish("a")
+    stage.drop("a")
+    await stage.hint("a", drop=True)
+    await asyncio.sleep(60)
+    asleep = Asleep(stage, f"before delete {FILE}")
+    await asyncio.sleep(5200)
+    stage.create("a")
+    await stage.hint("a")
+    await asyncio.sleep(2 * TAKEN_OVER)
+    assert json.loads(stage.world.files.bodies[FILE])["state"] == "current"
+    asleep.wake()
+    await asyncio.sleep(10)
 
 
-def test_a_head_never_goes_back_whoever_wakes() -> None:
+@history(lambda: Stage(setting=Setting(policies=({"naming": ORDINAL},))))
+async def test_a_head_never_goes_back_whoever_wakes(stage: Stage) -> None:
     """Rule 4: who slept between read and swap while many commits passed, some of them as one, writes nothing."""
-    stage = Stage(setting=Setting(policies=({"naming": ORDINAL},)))
     head = FileLayout(PLACE, ORDINAL).keys(FileOwner(("n",), "a"))[0]
-
-    async def act() -> None:
-        await stage.publish("a")
+    await stage.publish("a")
+    stage.commit("a")
+    asleep = Asleep(stage, f"before write {head}")
+    await stage.hint("a")
+    await asleep.reached.wait()
+    for number in range(49):
         stage.commit("a")
-        asleep = Asleep(stage, f"before write {head}")
-        await stage.hint("a")
-        await asleep.reached.wait()
-        for number in range(49):
-            stage.commit("a")
-            if number % 3:
-                await stage.hint("a")
-                await asyncio.sleep(2)
-        last = stage.commit("a")
-        await stage.hint("a")
-        await asyncio.sleep(TAKEN_OVER)
-        before = stage.world.checker.document(head)
-        assert before["metadata_file_path"] == last.metadata_location
-        asleep.wake()
-        await asyncio.sleep(10)
-        after = stage.world.checker.document(head)
-        assert (after["Ordinal"], after["metadata_file_path"]) == (before["Ordinal"], last.metadata_location)
-
-    assert stage.run(act) == []
+        if number % 3:
+            await stage.hint("a")
+            await asyncio.sleep(2)
+    last = stage.commit("a")
+    await stage.hint("a")
+    await asyncio.sleep(TAKEN_OVER)
+    before = stage.world.checker.document(head)
+    assert before["metadata_file_path"] == last.metadata_location
+    asleep.wake()
+    await asyncio.sleep(10)
+    after = stage.world.checker.document(head)
+    assert (after["Ordinal"], after["metadata_file_path"]) == (before["Ordinal"], last.metadata_location)
 
 
 @pytest.mark.parametrize("before", range(0, 8, 2))
