@@ -378,24 +378,21 @@ async def pour(_: Message, line: Line) -> None:
         await line.send(chunk(b"x" * 100_000))
 
 
+async def say_nothing(_: Message, line: Line) -> None:
+    """Wait until the connection ends."""
+    await line.ended()
+
+
 def begun(target: str, body: bytes) -> bytes:
     """A request whose body is longer than what is sent of it."""
     return asked(target, "Content-Length: 1000", method="POST") + body
 
 
 @pytest.mark.usefixtures("hurried")
-async def test_a_body_that_does_not_begin_is_given_up() -> None:
+@pytest.mark.parametrize(("target", "body"), [("/v1/x", b""), (f"{NAMESPACE}/tables", b"{")], ids=["stream", "whole"])
+async def test_a_body_that_does_not_begin_or_has_to_be_read_first_is_given_up(target: str, body: bytes) -> None:
     async with gate() as made, made.connect() as wire:
-        await wire.send(begun("/v1/x", b""))
-        with anyio.fail_after(5):
-            assert (await wire.reply()).status == 408
-        assert made.catalog.requests == []
-
-
-@pytest.mark.usefixtures("hurried")
-async def test_one_that_has_to_be_read_first_is_given_up() -> None:
-    async with gate() as made, made.connect() as wire:
-        await wire.send(begun(f"{NAMESPACE}/tables", b"{"))
+        await wire.send(begun(target, body))
         with anyio.fail_after(5):
             assert (await wire.reply()).status == 408
         assert made.catalog.requests == []
@@ -405,11 +402,7 @@ async def test_one_that_has_to_be_read_first_is_given_up() -> None:
 async def test_one_that_the_catalog_has_the_begin_of_is_given_up_there_too() -> None:
     async with gate() as made, made.connect() as wire:
         made.catalog.reads = False
-
-        async def wait(_: Message, line: Line) -> None:
-            await line.ended()
-
-        made.catalog.answer = wait
+        made.catalog.answer = say_nothing
         # More than what is read before a connection is taken for it.
         await wire.send(asked(COMMIT, "Content-Length: 3000000", method="POST") + b"{" * 1_500_000)
         await until(lambda: made.catalog.lines == 1)
@@ -445,11 +438,7 @@ async def test_a_body_that_trickles_is_given_up_though_it_never_pauses(length: i
     """Whether it is read first, or the catalog has the begin of it."""
     async with gate() as made, made.connect() as wire:
         made.catalog.reads = False
-
-        async def wait(_: Message, line: Line) -> None:
-            await line.ended()
-
-        made.catalog.answer = wait
+        made.catalog.answer = say_nothing
         await wire.send(asked(COMMIT, f"Content-Length: {length}", method="POST") + b"{" * (length // 2))
         with anyio.fail_after(5):
             async with anyio.create_task_group() as tasks:
