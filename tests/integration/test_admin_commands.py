@@ -52,17 +52,6 @@ from tests.support.listener import (
 ORDERS = table("orders")
 
 
-@pytest.fixture(name="office")
-def fixture_office() -> Office:
-    return Office()
-
-
-@pytest.fixture(name="operator")
-async def fixture_operator(office: Office) -> AsyncIterator[httpx.AsyncClient]:
-    async with operating(office) as client:
-        yield client
-
-
 async def test_catalogs_are_swept_when_an_operator_asks(operator: httpx.AsyncClient, office: Office) -> None:
     answer = await posted(operator, "/admin/v1/reconcile")
     assert answer["catalogs"] == ["prod", "dev.eu"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import httpx
@@ -16,7 +15,7 @@ from sfn.errors import ErrorScope
 from sfn.worker.capacity import CircuitBreakerState
 from sfn.worker.sweep import SweepDifference, SweepPhase, SweepReport
 from tests.promises.inboxes import AT, pointer, table
-from tests.support.listener import Office, Service, client, got, operating, posted
+from tests.support.listener import Office, Service, client, got, posted
 
 # Status and dead letters.
 
@@ -24,17 +23,6 @@ from tests.support.listener import Office, Service, client, got, operating, post
 ORDERS = table("orders")
 LETTERS = "/admin/v1/dead-letters"
 ODD = UndecodableRequest("etl", "/v1/events", "application/json", b"{\xff", 2, "expected JSON")
-
-
-@pytest.fixture(name="office")
-def fixture_office() -> Office:
-    return Office()
-
-
-@pytest.fixture(name="operator")
-async def fixture_operator(office: Office) -> AsyncIterator[httpx.AsyncClient]:
-    async with operating(office) as client:
-        yield client
 
 
 async def test_the_status_of_a_quiet_service(operator: httpx.AsyncClient) -> None:

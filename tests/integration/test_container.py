@@ -29,7 +29,7 @@ from sfn.demo.environment import RestCatalogServer
 from tests.promises import catalogs
 from tests.support.deployment import DEPLOY, IMAGE, ROOT, SERVICES, files, here
 from tests.support.processes import until
-from tests.support.service import Lake, lake
+from tests.support.service import Lake
 
 HOME: Final = "/nonexistent"
 """As the Dockerfile's user has it."""
@@ -217,12 +217,6 @@ database.execute("CREATE INDEX i ON t (value)")
 def fixture_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     require()
     return installed(tmp_path_factory.mktemp("image"))
-
-
-@pytest.fixture(name="world")
-async def fixture_world(tmp_path: Path) -> AsyncGenerator[Lake]:
-    async with lake(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture(name="port")

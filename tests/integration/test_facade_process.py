@@ -6,7 +6,7 @@ import signal
 import socket
 import ssl
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
@@ -21,7 +21,7 @@ from tests.support.certificates import Authority
 from tests.support.facade import HOME, commit, shown
 from tests.support.listener import Open, answer, chunk, listening, request
 from tests.support.processes import wait_for
-from tests.support.service import Daemon, Lake, configure, lake, serving
+from tests.support.service import Daemon, Lake, configure, serving
 
 # Facade behind the server.
 
@@ -237,12 +237,6 @@ token = "a-token-of-readers"
 """
 PREFIX = "/iceberg/v1/prod/namespaces"
 READER = {"Authorization": "Bearer a-token-of-readers"}
-
-
-@pytest.fixture(name="world")
-async def fixture_world(tmp_path: Path) -> AsyncGenerator[Lake]:
-    async with lake(tmp_path) as made:
-        yield made
 
 
 async def get_from_service(daemon: Daemon, path: str, **fields: str) -> httpx.Response:

@@ -13,7 +13,7 @@ import pytest
 from tests.integration.gateways import Answering, Catalog, Line, Message, asked, catalog, parted
 from tests.support.listener import Open, chunk
 from tests.support.processes import until
-from tests.support.service import Daemon, Lake, configure, lake, serving
+from tests.support.service import Daemon, Lake, configure, serving
 
 MIB = 1 << 20
 LONG = 200 * MIB
@@ -27,12 +27,6 @@ CREATE = "/v1/namespaces/sales/tables"
 TAKES = 2.0
 """Seconds, of a commit."""
 Record = Callable[[str, object], None]
-
-
-@pytest.fixture(name="world")
-async def fixture_world(tmp_path: Path) -> AsyncGenerator[Lake]:
-    async with lake(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture(name="behind")

@@ -39,17 +39,6 @@ from tests.support.listener import (
 
 
 @pytest.fixture
-def service() -> Service:
-    return Service()
-
-
-@pytest.fixture
-async def connect(service: Service) -> AsyncIterator[Open]:
-    async with listening(service.application()) as connect:
-        yield connect
-
-
-@pytest.fixture
 async def hasty(service: Service) -> AsyncIterator[Open]:
     async with listening(Service(inbox=service.inbox, deadline=DEADLINE).application()) as connect:
         yield connect

@@ -51,17 +51,6 @@ IDLE = 1
 
 
 @pytest.fixture
-def service() -> Service:
-    return Service()
-
-
-@pytest.fixture
-async def connect(service: Service) -> AsyncIterator[Open]:
-    async with listening(service.application()) as connect:
-        yield connect
-
-
-@pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ServerConnection, "head_timeout", PATIENCE)
 
@@ -333,11 +322,6 @@ BOTH_LOOPS = [
 @pytest.fixture(params=BOTH_LOOPS)
 def anyio_backend(request: pytest.FixtureRequest) -> object:
     return request.param
-
-
-@pytest.fixture(scope="module")
-def authority() -> Authority:
-    return Authority()
 
 
 @pytest.fixture

@@ -50,17 +50,6 @@ from tests.support.metrics_page import Standing, read
 # Senders and answers.
 
 
-@pytest.fixture
-def service() -> Service:
-    return Service()
-
-
-@pytest.fixture
-async def connect(service: Service) -> AsyncIterator[Open]:
-    async with listening(service.application()) as connect:
-        yield connect
-
-
 async def test_an_event_is_taken(service: Service, connect: Open) -> None:
     reply = await answer(connect, request(body=EVENT))
     assert (reply.status, reply.headers["content-type"]) == (202, "application/json")

@@ -25,11 +25,6 @@ EVENT: dict[str, object] = {"namespace": ["sales"], "name": "orders", "catalog":
 
 
 @pytest.fixture
-def service() -> Service:
-    return Service()
-
-
-@pytest.fixture
 async def prometheus(service: Service) -> AsyncIterator[httpx.AsyncClient]:
     async with client(service, metrics_router(Standing().scrape(service.metrics, HandClock()))) as prometheus:
         yield prometheus

@@ -205,16 +205,6 @@ NOTIFICATIONS = "/v1/{prefix}/namespaces/{namespace}/tables/{table}/notification
 
 
 @pytest.fixture
-def service() -> Service:
-    return Service()
-
-
-@pytest.fixture
-def office() -> Office:
-    return Office()
-
-
-@pytest.fixture
 async def operator(service: Service, office: Office) -> AsyncIterator[httpx.AsyncClient]:
     async with client(service, office.router()) as operator:
         yield operator

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 
 import anyio
 import pytest
@@ -55,17 +54,6 @@ def assert_iceberg_error(reply: Reply, status: int) -> str:
     assert set(reply.json) == {"error"}
     assert set(error) == {"message", "type", "code"}
     return str(error["message"])
-
-
-@pytest.fixture
-def service() -> Service:
-    return Service()
-
-
-@pytest.fixture
-async def connect(service: Service) -> AsyncIterator[Open]:
-    async with listening(service.application()) as connect:
-        yield connect
 
 
 @pytest.mark.parametrize("kind", ["CREATE", "UPDATE"])

@@ -167,12 +167,6 @@ def service() -> Service:
     return Service(senders=signers())
 
 
-@pytest.fixture
-async def connect(service: Service) -> AsyncIterator[Open]:
-    async with listening(service.application()) as connect:
-        yield connect
-
-
 async def sent(connect: Open, headers: dict[str, str], body: bytes = EVENT, *more: str) -> Reply:
     return await answer(connect, request(*said(headers), *more, body=body, token=None))
 

@@ -27,18 +27,12 @@ from tests.faults.service import CATALOG, OPERATOR, Service, Setting, eventually
 from tests.servers.postgres import Postgres
 from tests.support.command_line import sfn
 from tests.support.processes import until
-from tests.support.service import Daemon, Lake, configure, lake, serving
+from tests.support.service import Daemon, Lake, configure, serving
 
 # Operators.
 
 
 ADMIN = '[admin]\ntoken = "operators"\n'
-
-
-@pytest.fixture(name="world")
-async def fixture_world(tmp_path: Path) -> AsyncGenerator[Lake]:
-    async with lake(tmp_path) as made:
-        yield made
 
 
 async def ordered(daemon: Daemon, path: str, content: object = None, method: str = "POST") -> Any:  # noqa: ANN401 - JSON

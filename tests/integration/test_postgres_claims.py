@@ -33,7 +33,6 @@ from sfn.inbox.postgres import PostgresInbox, connected
 from sfn.inbox.postgres_server import PostgresServer
 from sfn.inbox.transaction import Transaction
 from tests.promises.inboxes import PLENTY, TERMS, Ground, pointer, table
-from tests.servers.postgres import Postgres
 from tests.support import shared_inboxes
 from tests.support.clock import HandClock
 from tests.support.shared_inboxes import (
@@ -53,11 +52,6 @@ from tests.support.shared_inboxes import (
 
 LEASE = timedelta(seconds=30)
 SPAWN = multiprocessing.get_context("spawn")
-
-
-@pytest.fixture(name="dsn")
-def fixture_dsn(postgres: Postgres, database: str) -> str:
-    return postgres.dsn(database)
 
 
 async def test_eight_processes_settle_each_job_once(dsn: str) -> None:

@@ -218,11 +218,6 @@ class Schedule:
         return bool(await self._server.fetchval("SELECT cardinality(pg_blocking_pids($1)) > 0", actor.session))
 
 
-@pytest.fixture(name="dsn")
-def fixture_dsn(postgres: Postgres, database: str) -> str:
-    return postgres.dsn(database)
-
-
 @dataclass(frozen=True)
 class Ground:
     """Three processes with one inbox, and a connection for questions about locks."""

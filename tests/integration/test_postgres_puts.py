@@ -46,11 +46,6 @@ LONG = TableIdentifier("prod", tuple(f"{'n' * 500}{level}" for level in range(60
 DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
 
 
-@pytest.fixture(name="dsn")
-def fixture_dsn(postgres: Postgres, database: str) -> str:
-    return postgres.dsn(database)
-
-
 async def versions(dsn: str) -> dict[str, int]:
     """Return the version of each job: the number of its notifications."""
     return {str(subject): job.version for subject, job in (await stored_jobs(dsn)).items()}

@@ -42,11 +42,6 @@ def ground(tmp_path: Path) -> Ground:
     return Ground(tmp_path)
 
 
-@pytest.fixture
-def place(nats: Nats) -> Place:
-    return Place(nats.url).kept()
-
-
 def configured(ground: Ground, place: Place, *more: str, durable: bool = True, catalogs: str = CATALOG) -> Settings:
     lines = [f"servers = ['{place.url}']", f"subject = '{place.subject}'", *more]
     if durable:
@@ -348,11 +343,6 @@ async def test_a_file_that_can_not_be_used_is_told(
 )
 async def test_credentials_that_make_no_sense_are_told(nats: Nats, tmp_path: Path, content: str, told: str) -> None:
     assert told in await refusal(terms(nats, credentials_file=written(tmp_path, content)))
-
-
-@pytest.fixture(scope="module")
-def authority() -> Authority:
-    return Authority()
 
 
 @pytest.fixture(scope="module")

@@ -35,11 +35,6 @@ def inbox() -> Inbox:
     return Inbox()
 
 
-@pytest.fixture
-def place(nats: Nats) -> Place:
-    return Place(nats.url).kept()
-
-
 async def test_a_consumer_that_somebody_deleted_is_made_again(place: Place, inbox: Inbox) -> None:
     await place.make_stream()
     async with place.fetched(inbox):

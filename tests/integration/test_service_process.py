@@ -35,12 +35,6 @@ from tests.support.service import TOKEN, TOLD, Daemon, Lake, configure, lake, re
 FIELDS = {"catalog", "table", "attempt", "outcome", "reason", "why", "seconds", "files"}
 
 
-@pytest.fixture(name="world")
-async def fixture_world(tmp_path: Path) -> AsyncGenerator[Lake]:
-    async with lake(tmp_path) as made:
-        yield made
-
-
 async def test_an_event_becomes_a_file_and_each_commit_after_it_too(world: Lake) -> None:
     async with serving(configure(world)) as daemon:
         for _ in range(3):
@@ -322,11 +316,6 @@ async def test_a_token_counts_once_it_is_in_its_file_and_no_more_once_it_is_not(
 
 NETWORK = str(IPv4Address(0))
 CLEAR = "without TLS: tokens travel in clear text unless a proxy with TLS is in front"
-
-
-@pytest.fixture(scope="module")
-def authority() -> Authority:
-    return Authority()
 
 
 @pytest.fixture

@@ -19,11 +19,6 @@ SWEEPING = ({"PYTHONPATH": str(Path(__file__).parents[2])}, ("tests.integration.
 NO_SWEEPS = '[sweep]\nevery = "off"\n'
 
 
-@pytest.fixture
-def place(nats: Nats) -> Place:
-    return Place(nats.url).kept()
-
-
 def configured(world: Lake, place: Place, more: str = "") -> Path:
     lines = ["[pull.events]", f'servers = ["{place.url}"]', f'subject = "{place.subject}"']
     if place.durable is not None:

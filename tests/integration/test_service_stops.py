@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
 from signal import SIGTERM, Signals
 from typing import Any
 
@@ -39,18 +38,12 @@ from sfn.worker.outcome_log import OutcomeLog
 from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
 from tests.support.memory_inbox import MemoryInbox
 from tests.support.processes import until
-from tests.support.service import Daemon, Lake, configure, lake, refused, serving, start
+from tests.support.service import Daemon, Lake, configure, refused, serving, start
 
 # Signals and failures.
 
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-
-@pytest.fixture(name="world")
-async def fixture_world(tmp_path: Path) -> AsyncGenerator[Lake]:
-    async with lake(tmp_path) as made:
-        yield made
 
 
 def assert_one_line(told: str, part: str) -> None:
