@@ -25,13 +25,12 @@ from sfn.domain.jobs import (
     TableState,
 )
 from sfn.errors import Permanent
-from sfn.inbox.inbox import Durability
 from sfn.inbox.intents import CHECK_DELAYS
 from sfn.inbox.model import AdminCommand, DeadLetterFilter, DeadLetterStatus, InboxConfig, NewDeadLetter
 from sfn.inbox.operations import ClaimRequest, Operations
 from sfn.inbox.postgres import PostgresInbox, connected
 from sfn.inbox.postgres_server import PostgresServer
-from sfn.inbox.transaction import Transaction
+from sfn.inbox.transaction import Durability, Transaction
 from tests.promises.inboxes import PLENTY, TERMS, Ground, pointer, table
 from tests.support import shared_inboxes
 from tests.support.clock import HandClock

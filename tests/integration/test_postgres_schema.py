@@ -33,13 +33,13 @@ from sfn.domain.jobs import (
 from sfn.errors import FatalError, Transient
 from sfn.inbox import postgres as inbox_module
 from sfn.inbox.administration import PRUNE_BATCH_SIZE
-from sfn.inbox.inbox import CLOSED_LETTER_RETENTION, Durability, Operation, WakeRule, Wakes
+from sfn.inbox.inbox import CLOSED_LETTER_RETENTION
 from sfn.inbox.model import AdminCommand, DeadLetterFilter, InboxConfig
 from sfn.inbox.operations import MAX_FOLDED, ClaimRequest, Operations
 from sfn.inbox.postgres import PostgresInbox, PostgresRunner, PostgresTransaction, connected
 from sfn.inbox.postgres_server import PostgresFault, PostgresServer, check_schema, schema_state
 from sfn.inbox.schema import POSTGRES_MIGRATIONS, Migration
-from sfn.inbox.transaction import Transaction
+from sfn.inbox.transaction import Durability, Operation, Transaction, WakeRule, Wakes
 from tests.faults.lake import Lake, serving
 from tests.faults.service import Setting, eventually, running
 from tests.promises.inboxes import PLENTY, TERMS

@@ -42,14 +42,14 @@ from sfn.domain.jobs import (
 from sfn.errors import ErrorScope, FatalError, SfnError, Transient
 from sfn.inbox import ClaimResult
 from sfn.inbox.administration import PRUNE_BATCH_SIZE, prune_events
-from sfn.inbox.inbox import Durability, Inbox, Operation
+from sfn.inbox.inbox import Inbox
 from sfn.inbox.jobs import tables_after, tables_with_uuid
 from sfn.inbox.model import AdminCommand, CommittedTransaction
 from sfn.inbox.operations import ClaimRequest, Operations
 from sfn.inbox.records import encode_message
 from sfn.inbox.sqlite import MIGRATIONS, SqliteInbox, connect
 from sfn.inbox.sqlite_writer import SqliteWriter
-from sfn.inbox.transaction import Transaction
+from sfn.inbox.transaction import Durability, Operation, Transaction
 from tests.promises.inboxes import AT, PLENTY, TERMS, Ground, pointer, table
 from tests.promises.processes import Step, ended, names_in, refuse, started, told
 from tests.support.clock import HandClock

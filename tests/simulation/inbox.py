@@ -22,7 +22,7 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.errors import ErrorScope, Transient
 from sfn.inbox import DropLimit, InboxWriter, JobQueue, TableIndex
-from sfn.inbox.inbox import Durability, Inbox, Operation, T, WakeRule, Wakes, WorkerSignal, wakes_after
+from sfn.inbox.inbox import Inbox
 from sfn.inbox.jobs import KnownGroups, tables_with_uuid
 from sfn.inbox.letters import find_letters
 from sfn.inbox.model import AdminCommand, DeadLetter, DeadLetterFilter, InboxConfig, Job, group_of, stat_state
@@ -30,7 +30,18 @@ from sfn.inbox.operations import Operations
 from sfn.inbox.records import LogRow, decode_job, decode_subject
 from sfn.inbox.sqlite import connect, recover
 from sfn.inbox.sqlite_writer import SqliteTransaction
-from sfn.inbox.transaction import Appended, Transaction, drive
+from sfn.inbox.transaction import (
+    Appended,
+    Durability,
+    Operation,
+    T,
+    Transaction,
+    WakeRule,
+    Wakes,
+    WorkerSignal,
+    drive,
+    wakes_after,
+)
 from tests.simulation.rules import Rules, WatchedTransaction
 
 if TYPE_CHECKING:

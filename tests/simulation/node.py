@@ -17,8 +17,8 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName, JobKey
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, LeasedJob, Outcome
 from sfn.errors import ErrorScope, ExternalError, Transient
-from sfn.inbox.inbox import WorkerSignal
 from sfn.inbox.model import NewDeadLetter
+from sfn.inbox.transaction import WorkerSignal
 from sfn.publish.policy import Policy
 from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions

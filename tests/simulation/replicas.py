@@ -17,7 +17,7 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import JobKey
 from sfn.errors import ExternalError
 from sfn.inbox.catalogs import ALL_SWEEPS, parse_sweeps
-from sfn.inbox.inbox import Durability, Inbox, Operation, T, WakeRule, Wakes, WorkerSignal
+from sfn.inbox.inbox import Inbox
 from sfn.inbox.model import AdminCommand, InboxConfig, JobState
 from sfn.inbox.operations import Operations
 from sfn.inbox.postgres import _APPEND, _LOCK, POLL_INTERVAL, SESSION_SETTINGS, PostgresRunner
@@ -25,7 +25,20 @@ from sfn.inbox.postgres_connections import Connections, NotifyListener
 from sfn.inbox.postgres_server import UNREACHABLE, Connect, PostgresConnection, PostgresConnectionLost, PostgresFault
 from sfn.inbox.records import LogRow, decode_job
 from sfn.inbox.sqlite_writer import SqliteTransaction
-from sfn.inbox.transaction import Appended, Change, Query, Row, Transaction, drive
+from sfn.inbox.transaction import (
+    Appended,
+    Change,
+    Durability,
+    Operation,
+    Query,
+    Row,
+    T,
+    Transaction,
+    WakeRule,
+    Wakes,
+    WorkerSignal,
+    drive,
+)
 from tests.simulation.database import IDLE_TIMEOUT, Database, SharedTransaction, connection_lost
 from tests.simulation.inbox import QUEUE_LIMIT, SharedInbox, name_of
 from tests.simulation.loop import PROCESS, SimulatedLoop

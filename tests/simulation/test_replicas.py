@@ -15,9 +15,9 @@ import pytest
 
 from sfn.domain.events import Intent, IntentOutcome, Notification
 from sfn.errors import Transient
-from sfn.inbox.inbox import WorkerSignal
 from sfn.inbox.intents import CHECK_DELAYS
 from sfn.inbox.model import AdminCommand, JobState
+from sfn.inbox.transaction import WorkerSignal
 from tests.promises import (
     test_inbox,
     test_inbox_admin,

@@ -8,13 +8,24 @@ from collections.abc import Callable, Sequence
 import anyio.lowlevel
 
 from sfn.clock import Clock
-from sfn.inbox.inbox import Durability, Inbox, Operation, T, WakeRule, Wakes, WorkerSignal, wakes_after
+from sfn.inbox.inbox import Inbox
 from sfn.inbox.model import FoldResult, InboxConfig
 from sfn.inbox.operations import Operations
 from sfn.inbox.records import LogRow
 from sfn.inbox.sqlite import connect
 from sfn.inbox.sqlite_writer import SqliteTransaction
-from sfn.inbox.transaction import Appended, Transaction, drive
+from sfn.inbox.transaction import (
+    Appended,
+    Durability,
+    Operation,
+    T,
+    Transaction,
+    WakeRule,
+    Wakes,
+    WorkerSignal,
+    drive,
+    wakes_after,
+)
 
 
 class InlineRunner:

@@ -26,7 +26,7 @@ from sfn.concurrency import Batcher
 from sfn.errors import FatalError, OutcomeUnknown, Transient
 from sfn.inbox import QueueStats
 from sfn.inbox.administration import CachedStats
-from sfn.inbox.inbox import Durability, Inbox, Operation, WakeRule, Wakes, WorkerSignal, wakes_after
+from sfn.inbox.inbox import Inbox
 from sfn.inbox.model import CommittedTransaction, FoldResult, InboxConfig
 from sfn.inbox.operations import Operations
 from sfn.inbox.postgres_server import (
@@ -46,7 +46,21 @@ from sfn.inbox.postgres_server import (
 )
 from sfn.inbox.records import LogRow
 from sfn.inbox.schema import APPEND_NUMBERS, POSTGRES_MIGRATIONS, Migration
-from sfn.inbox.transaction import Appended, Change, Query, Row, Run, Update, Upsert
+from sfn.inbox.transaction import (
+    Appended,
+    Change,
+    Durability,
+    Operation,
+    Query,
+    Row,
+    Run,
+    Update,
+    Upsert,
+    WakeRule,
+    Wakes,
+    WorkerSignal,
+    wakes_after,
+)
 
 if TYPE_CHECKING:
     from sfn.inbox.postgres_connections import Connections, NotifyListener

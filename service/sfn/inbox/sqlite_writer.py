@@ -23,11 +23,24 @@ import msgspec
 from typing_extensions import override
 
 from sfn.errors import ErrorScope, FatalError, SfnError, Transient
-from sfn.inbox.inbox import Durability, Operation, WakeRule, Wakes, wakes_after
 from sfn.inbox.model import RETRY_AFTER, CommittedTransaction
 from sfn.inbox.records import LogRow
 from sfn.inbox.schema import sqlite_text
-from sfn.inbox.transaction import Appended, Change, Query, Row, Run, Transaction, Update, drive
+from sfn.inbox.transaction import (
+    Appended,
+    Change,
+    Durability,
+    Operation,
+    Query,
+    Row,
+    Run,
+    Transaction,
+    Update,
+    WakeRule,
+    Wakes,
+    drive,
+    wakes_after,
+)
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Port to the database: one transaction, in which the operations of `sfn.inbox.operations` run.
+"""Ports to the database: a transaction, in which an operation of `sfn.inbox.operations` runs, and what runs operations.
 
 Transactions that change jobs run one after the other. In SQLite there is one writer; in PostgreSQL each such
 transaction first takes one advisory lock (`FOLD_LOCK`), and that lock is what the correctness of folds, claims and
@@ -11,8 +11,12 @@ them in its thread. A statement is written in PostgreSQL's words, see `sfn.inbox
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import timedelta
+from enum import Enum, auto
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import anyio
 
 from sfn.inbox.records import LogRow
 from sfn.inbox.schema import COUNTER, StoredTable
@@ -151,3 +155,123 @@ def drive(operation: Coroutine[Any, Any, T]) -> T:
 def counted(rows: Sequence[Row]) -> Mapping[tuple[str, str], int]:
     """Return counts by their first two columns, without zeros."""
     return {(first or "", second): count for first, second, count in rows if count}
+
+
+class Durability(Enum):
+    """What a transaction needs of the database."""
+
+    READ = auto()
+    """It changes nothing, and may run beside others."""
+    WIDE_READ = auto()
+    """It changes nothing, and reads every job."""
+    SYNCED = auto()
+    """It must survive a power cut once it has returned."""
+    DERIVED = auto()
+    """In SQLite a power cut may undo it, but then everything after it as well, and the process ends, too: the records
+    are folded again, the leases are taken back, and the files are compared with the catalog again."""
+
+
+Operation = Callable[[Transaction], Coroutine[Any, Any, T]]
+"""What runs in one transaction."""
+
+
+class Wakes(Enum):
+    """The workers that an operation may give work to."""
+
+    NO_WORKER = auto()
+    OWN_WORKER = auto()
+    """The worker of this process: a capacity was freed, or a job of it is due again."""
+    ALL_WORKERS = auto()
+
+
+WakeRule = Wakes | Callable[[T], Wakes]
+"""The workers to wake after an operation, or a function that decides by its result."""
+
+
+def wakes_after(wakes: WakeRule[T], result: T) -> Wakes:
+    """Return whom to wake after an operation, see `Runner.run`."""
+    return wakes if isinstance(wakes, Wakes) else wakes(result)
+
+
+class Runner(Protocol):
+    """Port to one database: runs operations, each in one transaction.
+
+    Every method raises `Transient` with scope inbox if nothing was changed, `OutcomeUnknown` if that is not known, and
+    `FatalError` if the inbox cannot be trusted any more.
+    """
+
+    @property
+    def where(self) -> str:
+        """Name of the database in errors."""
+        ...
+
+    async def append(self, rows: Sequence[LogRow], wakes: Wakes) -> Appended:
+        """Add records to the log; they are on disk when this call returns."""
+        ...
+
+    async def run(self, operation: Operation[T], durability: Durability, wakes: WakeRule[T] = Wakes.NO_WORKER) -> T:
+        """Return the result of an operation once it is committed; it may run several times.
+
+        Args:
+            operation: the operation.
+            durability: what it needs.
+            wakes: whom to wake afterwards.
+        """
+        ...
+
+    async def claim(
+        self, operation: Operation[T], after: int | None, abandoned: Callable[[T], None]
+    ) -> tuple[T, int] | None:
+        """Run the claim of this process's worker, with durability `DERIVED`.
+
+        Args:
+            operation: the operation.
+            after: None to run it at once; else the number that an earlier claim returned, to run it once something
+                may have made a job due since.
+            abandoned: called with the result if the caller was cancelled while the operation ran.
+
+        Returns:
+            The result, and a number for `after`. None if something may have made a job due since `after`, and the
+            operation was not run: a runner that cannot run it in the same turn leaves it to the caller.
+        """
+        ...
+
+    def end_wait(self) -> None:
+        """Have a claim that waits answered soon, whether something may have made a job due or not."""
+        ...
+
+    @property
+    def poll_interval(self) -> timedelta | None:
+        """The longest wait without a signal, to find what other processes left; None if there are none."""
+        ...
+
+    async def checkpoint(self) -> None:
+        """Move what is committed to where it stays, if the database does not do so by itself or hides its errors."""
+        ...
+
+    async def check(self) -> None:
+        """Raise `FatalError` if the inbox cannot be trusted any more, and do what is due at intervals."""
+        ...
+
+
+class WorkerSignal:
+    """The wake-up signal of one worker, on one event loop.
+
+    Attributes:
+        number: how often something may have made a job due.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._changed = anyio.Event()
+
+    def notify(self) -> None:
+        """Wake the worker, because a job may have become due."""
+        self.number += 1
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def wait_beyond(self, number: int) -> None:
+        """Return once something may have made a job due since the signal had a number."""
+        while self.number <= number:
+            await self._changed.wait()
