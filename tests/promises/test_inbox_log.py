@@ -23,6 +23,7 @@ from sfn.domain.jobs import (
     DeadLettered,
     DeadLetterReason,
     Done,
+    LeasedJob,
     PendingChange,
     Priority,
     PublishResult,
@@ -33,13 +34,14 @@ from sfn.domain.jobs import (
     TableState,
     Wakeup,
 )
+from sfn.inbox import ClaimResult, operations, transitions
 from sfn.inbox import inbox as facade
-from sfn.inbox import operations, transitions
 from sfn.inbox.intents import MAX_UNKNOWN_TABLES
 from sfn.inbox.model import DeadLetterFilter, DeadLetterStatus, FoldResult
-from sfn.inbox.operations import MAX_FOLDED
+from sfn.inbox.operations import MAX_FOLDED, ClaimRequest, Operations
 from sfn.inbox.reported_tables import MAX_LOCATIONS
 from sfn.inbox.schema import MAX_OUTCOMES
+from sfn.inbox.transaction import Transaction
 from sfn.inbox.transitions import SWEEP_PAUSE
 from tests.promises.inboxes import (
     DAY,
@@ -696,3 +698,35 @@ async def test_interrupt_ends_a_pause(ground: Ground, monkeypatch: pytest.Monkey
             await anyio.sleep(0.2)
             ground.inbox.interrupt()
     assert subjects((await ground.inbox.claim(PLENTY)).jobs) == ["prod:sales.stock"]
+
+
+async def test_claim_after_one_that_leased_jobs_waits_at_once(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is due by then is what the first one left, or what came since."""
+    claims: list[ClaimRequest] = []
+    claim = operations.Operations.claim
+
+    async def counted(
+        self: Operations, transaction: Transaction, request: ClaimRequest, made: list[LeasedJob]
+    ) -> ClaimResult:
+        claims.append(request)
+        return await claim(self, transaction, request, made)
+
+    monkeypatch.setattr(operations.Operations, "claim", counted)
+    await ground.inbox.put([Notification(ORDERS)])
+    assert await waited(ground) == ["prod:sales.orders"]
+    first = len(claims)
+    await ground.inbox.put([Notification(STOCK)])
+    with anyio.fail_after(30):
+        assert await waited(ground) == ["prod:sales.stock"]
+    assert len(claims) == first + 1
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+async def test_claim_finds_what_the_last_one_had_no_capacity_for(ground: Ground, *, interrupted: bool) -> None:
+    one = Capacity(1, 1, 1)
+    await ground.inbox.put([Notification(ORDERS), Notification(STOCK)])
+    first = await waited(ground, one)
+    if interrupted:
+        ground.inbox.interrupt()
+    with anyio.fail_after(30):
+        assert sorted([*first, *await waited(ground, one)]) == ["prod:sales.orders", "prod:sales.stock"]

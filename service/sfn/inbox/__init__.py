@@ -112,7 +112,8 @@ class JobQueue(Protocol):
             capacity: the free capacity.
             running: the jobs that the caller still works on. Their leases can expire if the inbox was slow, or the
                 process was suspended. This call proves that the worker lives, so they are renewed.
-            until: how long to wait for a job that is due; None to answer at once.
+            until: how long to wait for a job that is due; None to answer at once. If the last claim leased jobs and
+                `interrupt` was not called since, nothing else is due: then the wait begins at once.
         """
         ...
 

@@ -107,6 +107,9 @@ class Inbox:
         self._fold_due_at = -math.inf
         # The number that the last claim returned that folded: whatever made a job due since is not part of it.
         self._claimed_number: int | None = None
+        self._has_folded = False
+        # What the last claim left, if it leased jobs: the next one need not look again before it waits.
+        self._rest: ClaimResult | None = None
         self._is_waiting = self._is_interrupted = False
         self._interrupted = anyio.Event()
         self._settles = Batcher[SettleRequest, bool](self._settle_all, weight=lambda _: 1, max_weight=MAX_SETTLED)
@@ -163,8 +166,12 @@ class Inbox:
     async def claim(
         self, capacity: Capacity, running: Sequence[LeasedJob] = (), until: datetime | None = None
     ) -> ClaimResult:
+        rest, self._rest = self._rest, None
         self._is_interrupted = is_over = False
-        claimed = await self._claim(capacity, running, folds=until is None or self._may_fold)
+        if rest is None or until is None:
+            claimed = await self._claim(capacity, running, folds=until is None or self._may_fold)
+        else:
+            claimed = rest
         while not (until is None or claimed.has_news or is_over or self._is_interrupted):
             now = self._clock.now()
             wait_until = self._wait_until(claimed.next_due, until, now)
@@ -182,10 +189,12 @@ class Inbox:
             if self._is_interrupted and found is None:
                 break
             claimed = found or await self._claim(capacity, running, folds=self._may_fold)
+        if claimed.jobs and self._has_folded and not self._is_interrupted:
+            self._rest = ClaimResult((), claimed.next_due)
         return claimed
 
     def interrupt(self) -> None:
-        self._is_interrupted = True
+        self._is_interrupted, self._rest = True, None
         if self._is_waiting:
             self._interrupted.set()
             self._runner.end_wait()
@@ -249,6 +258,7 @@ class Inbox:
         if found is None:
             return None
         claimed, number = found
+        self._has_folded = folds
         if folds:
             self._claimed_number = number
             self._note_fold(claimed.fold, accepted)
