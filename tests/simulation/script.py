@@ -256,7 +256,7 @@ def history(make: Callable[[], S], *, briefly: bool = False) -> Callable[[Act[S,
             stage = make()
             broken = stage.run(functools.partial(act, stage, *args, **kwargs), briefly=briefly)
             if broken:
-                pytest.fail(f"broken promises: {broken}")
+                pytest.fail(f"{len(broken)} broken promises, first item: {broken[0]}, others: {broken[1:]}")
 
         # pytest reads the names of fixtures and parameters here, and the stage is neither.
         signature = inspect.signature(act)
