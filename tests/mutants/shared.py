@@ -77,7 +77,7 @@ SHARED = (
         "03-shared-sweep-is-not-noted",
         3,
         f"{REPLICAS}::test_one_replica_sweeps_at_a_time_and_another_one_when_that_died",
-        broken("nobody sweeps"),
+        broken("no sweep"),
     ),
     Mutant(
         "03-shared-token-repeats",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.simulation.node import Node
 
 IDLE_TIMEOUT: Final = 10.0
-"""Seconds after which the server ends a session of which the transaction is left alone."""
+"""Seconds without a statement after which the server ends a session that is in a transaction."""
 LOCK_TIMEOUT: Final = 5.0
 """Seconds for which a transaction waits for the lock."""
 UNNOTICED: Final = 0.25

@@ -120,7 +120,7 @@ class SharedReplicaInbox(SharedInbox):
         query = self.transaction().fetch_all([ALL_SWEEPS])
         swept = parse_sweeps(drive(query)[0]).get(self.service.truth.name)
         if policy.is_swept and (swept is None or swept.started_at < since):
-            found.append(("nobody sweeps", f"since {swept}"))
+            found.append(("no sweep", f"since {swept}"))
         return found
 
     @override
@@ -132,7 +132,9 @@ class SharedReplicaInbox(SharedInbox):
             claim = job.subject, job.fencing_token
             if job.lease_until is not None and job.lease_until + POLL_INTERVAL + LOOK < now and claim not in self._late:
                 self._late.add(claim)
-                self.service.observer.blame("a lease that nobody takes back", f"{job.subject} until {job.lease_until}")
+                self.service.observer.blame(
+                    "an expired lease is not taken back", f"{job.subject} until {job.lease_until}"
+                )
 
     @override
     async def put(self, hint: Notification) -> None:
@@ -364,7 +366,7 @@ class SimulatedConnection:
         try:
             await self._database.lock.take(self._session)
         finally:
-            # Whoever asked is there to hear the answer, or nobody is: then the server waits for a statement in vain.
+            # The process may be dead or asleep by now. Then no statement follows, and the server ends the session.
             timer = self._database.loop.call_outside(IDLE_TIMEOUT, self._session.end)
             if self._node is not None:
                 await self._node.hear("")

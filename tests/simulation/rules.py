@@ -133,7 +133,7 @@ class Rules:
         return [granted for (other, _), granted in self._granted.items() if other == subject]
 
     def sweeping(self, node: Node) -> None:
-        """A process begins to list its catalog: for a claim that it was given, which nobody else has."""
+        """A process begins a sweep: the claim that it has must be committed, and must be its own."""
         if not node.alive:
             return
         name = CatalogName(self._catalog)

@@ -56,7 +56,7 @@ class Shelf:
     Args:
         rows: those that are open.
         known: the subjects with a job.
-        more: so many more of one peer, for tables without a job.
+        more: number of further intents of one peer, for tables without a job.
     """
 
     def __init__(self, *rows: OpenIntent, known: tuple[JobKey, ...] = (), more: int = 0) -> None:

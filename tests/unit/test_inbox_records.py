@@ -195,7 +195,7 @@ def test_cut_record_never_raises(message: InboxMessage, data: st.DataObject) -> 
 
 
 def test_stored_formats_are_these() -> None:
-    """Records outlive the version that wrote them: whoever changes one of these gives it a new `RecordKind`."""
+    """A later version reads the records of an earlier one, so a changed format needs a new `RecordKind`."""
     samples: list[InboxMessage] = [
         Notification(ORDERS, "etl", "e1", drop=True),
         Intent("a", (ORDERS, CatalogName("prod")), "gate", "::1"),

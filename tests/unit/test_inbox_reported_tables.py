@@ -215,7 +215,7 @@ def test_rename_cycle_ends() -> None:
 
 @st.composite
 def lives(draw: st.DrawFn) -> tuple[list[Notification], dict[TableIdentifier, tuple[str, str]]]:
-    """The events of a few tables, none of which comes back to a name that it had; and which table has which name."""
+    """Events of a few tables, and the name of each table in the end. No table returns to an earlier name."""
     events: list[Notification] = []
     truth: dict[TableIdentifier, tuple[str, str]] = {}
     for number in range(draw(st.integers(1, 4))):

@@ -54,11 +54,12 @@ FOLD_LIMIT: Final = 50_000
 FOLD_INTERVAL: Final = 1.0
 """Seconds until waiting records are folded if no worker claims: intents count against their limits from then on."""
 FOLD_PAUSE: Final = 0.000_25
-"""Seconds until a waiting claim folds again, for each record that the last fold had. A fold of many records costs less
-a record, because one table's records change one job: so from some 4,000 records a second on, folds become larger, up
-to those of `MAX_FOLD_PAUSE`, and below that a claim is hardly delayed."""
+"""Pause of a worker's claims between two folds, in seconds for each record of the first one.
+
+A fold of many records costs less for each, because all records of a table change one job. With this pause, folds grow
+from about 4,000 records a second on. With fewer records, claims hardly wait."""
 MAX_FOLD_PAUSE: Final = 1.0
-"""Seconds."""
+"""Longest such pause, in seconds."""
 MAX_CAUGHT_UP: Final = 20_000
 """Most records that are folded before one claim: they take about a second."""
 MAX_SETTLED: Final = 64
@@ -105,10 +106,10 @@ class Inbox:
         self._accepted, self._applied = unapplied, 0
         self._folded_at = -FOLD_INTERVAL
         self._fold_due_at = -math.inf
-        # The number that the last claim returned that folded: whatever made a job due since is not part of it.
+        # The number of the last claim that folded. What made a job due after that number was not seen by any claim.
         self._claimed_number: int | None = None
         self._has_folded = False
-        # What the last claim left, if it leased jobs: the next one need not look again before it waits.
+        # Set if the last claim leased all that was due: the next one waits at once, until the `next_due` in here.
         self._rest: ClaimResult | None = None
         self._is_waiting = self._is_interrupted = False
         self._interrupted = anyio.Event()

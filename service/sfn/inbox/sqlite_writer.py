@@ -400,7 +400,7 @@ class SqliteWriter:
         if failure is None:
             wanted = [call for call in calls if not call.future.cancelled()]
             failure = self._caught(partial(self._run, wanted, is_synced=is_synced))
-            # What is derived is derived again from what was appended, and only that is promised to anybody.
+            # Only appends and commands are acknowledged. The rest is derived again from them after a restart.
             missing = self._missing() if is_synced and failure is None else None
             if missing is not None:
                 failure = partial(self._lost, missing)
