@@ -499,7 +499,8 @@ class Inbox:
     def _note_fold(self, fold: FoldResult, accepted: int) -> None:
         """Note a fold that began after `accepted` records; what came meanwhile may have been too late for it."""
         self._folded_at = now = anyio.current_time()
-        self._fold_due_at = now + min(fold.records * FOLD_PAUSE, MAX_FOLD_PAUSE)
+        # A small fold may follow a large one at once, if a claim catches up.
+        self._fold_due_at = max(self._fold_due_at, now + min(fold.records * FOLD_PAUSE, MAX_FOLD_PAUSE))
         applied = min(self._applied + fold.records, self._accepted) if fold.has_more else accepted
         self._applied = max(self._applied, applied)
         self._observe(fold)

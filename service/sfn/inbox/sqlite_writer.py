@@ -48,7 +48,13 @@ _encode_list = msgspec.json.Encoder().encode
 CLOSED_WITHIN: Final = 30.0
 """Seconds."""
 APPENDED_AT_ONCE: Final = 64
-"""Most rows of one statement: a larger one saves less than a microsecond a row."""
+"""Most rows of one statement, if there are not many more."""
+MANY_APPENDED_AT_ONCE: Final = 512
+"""Rows of one statement of a large append. Between two statements the thread may wait for the interpreter's lock, which
+costs more than the statement."""
+HANDED_OVER_AT_ONCE: Final = 32
+"""Calls that are handed to the thread before the end of a turn of the event loop. With busy clients, a turn has a call
+of each. If all of them went to the thread together, it and the event loop would wait for each other in turn."""
 
 _Failure: TypeAlias = Callable[[], SfnError]
 """Create a new error for each caller: an error that is raised in several tasks would collect all tracebacks."""
@@ -139,8 +145,10 @@ class SqliteTransaction:
         """Add records to the log, in their order."""
         first = self._seq + 1
         is_new = [True] * len(rows)
-        for start in range(0, len(rows), APPENDED_AT_ONCE):
-            some = rows[start : start + APPENDED_AT_ONCE]
+        start = 0
+        while start < len(rows):
+            is_many = len(rows) - start >= MANY_APPENDED_AT_ONCE
+            some = rows[start : start + (MANY_APPENDED_AT_ONCE if is_many else APPENDED_AT_ONCE)]
             values: list[object] = []
             for seq, row in enumerate(some, start=first + start):
                 values += (seq, row.sender, row.event_id, row.key, row.kind, row.received_at, row.record)
@@ -150,6 +158,7 @@ class SqliteTransaction:
                 found = {seq for (seq,) in self.db.execute("SELECT seq FROM event WHERE seq BETWEEN ? AND ?", numbers)}
                 for place in range(len(some)):
                     is_new[start + place] = first + start + place in found
+            start += len(some)
         self._seq += len(rows)
         return Appended(is_new, self._seq)
 
@@ -351,10 +360,12 @@ class SqliteWriter:
         return await call.future
 
     def _put(self, call: _Call[Any]) -> None:
-        """Hand a call to the thread at the end of this turn of the event loop: waking a thread costs some 10 µs."""
+        """Hand a call to the thread with others of this turn of the event loop: waking a thread costs some 10 µs."""
         if not self._leaving:
             self._loop.call_soon(self._hand_over)
         self._leaving.append(call)
+        if len(self._leaving) == HANDED_OVER_AT_ONCE:
+            self._hand_over()
 
     def _hand_over(self) -> None:
         if self._leaving:
@@ -432,9 +443,14 @@ class SqliteWriter:
             self._run_apart(calls)
 
     def _run_together(self, calls: Sequence[_Call[Any]]) -> None:
+        appends = [call for call in calls if isinstance(call, _Append)]
+        if len(appends) == len(calls) and sum(len(call.rows) for call in appends) <= APPENDED_AT_ONCE:
+            # One statement is a transaction of its own. Three would wait for the interpreter's lock three times.
+            self._append_together(appends)
+            return
         self._db.execute("BEGIN IMMEDIATE")
         try:
-            self._append_together([call for call in calls if isinstance(call, _Append)])
+            self._append_together(appends)
             for call in calls:
                 if not isinstance(call, _Append):
                     call.attempt(self._transaction)
