@@ -238,13 +238,33 @@ def decode(request: EventRequest, event_only: Collection[str] = ()) -> DecodedRe
     sender, body = request.sender, request.body
     mode = cloudevents.detect_mode(request.headers)
     is_native = mode is EnvelopeMode.PLAIN and (sender.event_format is None or sender.event_format == NATIVE)
-    if is_native and len(sender.catalogs) == 1 and len(body) <= MAX_STORED_EVENT:
-        notification = native.decode_plain_event(body, sender.name, *sender.catalogs.values())
-        if notification is not None:
-            if event_only:
-                _check_event_only((notification,), event_only, "#")
-            return DecodedRequest((notification,), 0, NATIVE)
+    if is_native and len(sender.catalogs) == 1:
+        (catalog,) = sender.catalogs.values()
+        notifications = _decode_plain(body, sender.name, catalog) if catalog not in event_only else ()
+        if notifications:
+            return DecodedRequest(notifications, 0, NATIVE)
     return _decode_each(request, mode, event_only)
+
+
+def _decode_plain(body: bytes, sender: str, catalog: str) -> tuple[Notification, ...]:
+    """Return the notifications of a plain event, or of an array of plain events; none for anything else."""
+    documents: Iterable[bytes] = (body,)
+    if body.startswith(b"["):
+        try:
+            parts = _MANY.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return ()
+        if len(parts) > MAX_EVENTS:
+            return ()
+        documents = map(bytes, parts)
+    notifications = []
+    for document in documents:
+        is_short = len(document) <= MAX_STORED_EVENT
+        notification = native.decode_plain_event(document, sender, catalog) if is_short else None
+        if notification is None:
+            return ()
+        notifications.append(notification)
+    return tuple(notifications)
 
 
 def as_structured(request: EventRequest) -> EventRequest:
