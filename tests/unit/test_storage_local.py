@@ -254,6 +254,21 @@ def test_a_limit_of_the_process_is_no_tables_trouble(
     assert names_in(tmp_path) == []
 
 
+@pytest.mark.parametrize("verb", ["create", "replace", "delete"])
+def test_every_change_removes_what_a_dead_writer_prepared(tmp_path: Path, verb: str) -> None:
+    files, key = BlockingLocalStore(), f"file://{tmp_path}/a.ver"
+    held = files.write(key, b"1", None)
+    assert isinstance(held, StoredObject)
+    (tmp_path / TEMPORARY_NAME).write_bytes(b"half")
+    changes: Mapping[str, Callable[[], object]] = {
+        "create": lambda: files.write(f"{key}2", b"2", None),
+        "replace": lambda: files.write(key, b"2", held),
+        "delete": lambda: files.delete(key, held),
+    }
+    changes[verb]()
+    assert TEMPORARY_NAME not in names_in(tmp_path)
+
+
 def test_a_file_that_is_longer_than_it_says_is_read_whole() -> None:
     version = Path("/proc/version")
     assert version.stat().st_size == 0

@@ -15,9 +15,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 from sfn.errors import ErrorScope, ExternalError, OutcomeUnknown, Permanent, Transient
+from sfn.safe_open import DIRECTORY_FLAGS
 from sfn.storage import MAX_READ_BYTES, base_name, parent_folder
 
 
@@ -227,6 +228,8 @@ READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CL
 _LOCK_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LOCK_MODE = 0o666
 """Mode of the lock file, whatever the umask: NFS only locks a file that is open for writing. The file is empty."""
+_IDENTIFY_FLAGS = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Flags for a file that is only compared with another: where the system can, the file system need not open it."""
 _LOCK_OPENINGS = 3
 """Attempts to open a lock file that other processes create and delete."""
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -239,14 +242,29 @@ _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL
 """Errors of file systems without hard links; CIFS returns EINVAL. The file is new, and linked in its own folder."""
 
 
-def open_folder(path: str) -> int:
-    """Open a folder, and follow all links."""
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+OpenAt: TypeAlias = Callable[[str, int], int]
+"""Opens a folder, its parent or a file in it, by path and flags; decides which links are followed."""
+
+
+def open_at(path: str, flags: int) -> int:
+    """Open a folder or file, and follow all links."""
+    return os.open(path, flags & ~os.O_NOFOLLOW)
 
 
 def is_never_given_up() -> bool:
     """Return False: the caller waits until the call returns, and never gives up."""
     return False
+
+
+@dataclass(slots=True)
+class _PreparedContent:
+    """A content under the temporary name.
+
+    Attributes:
+        is_moved: the content has another name now, so the temporary name is free.
+    """
+
+    is_moved: bool = False
 
 
 class LockableFolder:
@@ -266,7 +284,7 @@ class LockableFolder:
         where: its name in messages.
         pending_fsync: records every change until it is durable.
         given_up: returns True if no caller waits for the change any more. Then it is not begun.
-        open_folder_at: opens a folder by its path; decides which links are followed.
+        open_by_path: opens the folder, and files in it.
 
     Raises:
         OSError: from every method, for any failure of the system.
@@ -278,14 +296,14 @@ class LockableFolder:
         where: str,
         pending_fsync: PendingFsyncs,
         given_up: Callable[[], bool] = is_never_given_up,
-        open_folder_at: Callable[[str], int] = open_folder,
+        open_by_path: OpenAt = open_at,
     ) -> None:
         self._path = path
         self._where = where
         self._pending_fsync = pending_fsync
         self._given_up = given_up
-        self._open = open_folder_at
-        self._descriptor = open_folder_at(path)
+        self._open = open_by_path
+        self._descriptor = open_by_path(path, DIRECTORY_FLAGS)
         self._lock: int | None = None
 
     def __enter__(self) -> Self:
@@ -302,7 +320,7 @@ class LockableFolder:
         os.close(self._descriptor)
 
     def lock(self) -> bool:
-        """Lock the folder until it is closed, and remove the leftovers of a dead writer. Never waits.
+        """Lock the folder until it is closed. Never waits.
 
         Returns:
             False if another process holds the lock or has just released it, or if the folder was just replaced by
@@ -315,17 +333,21 @@ class LockableFolder:
             return False
         lock, denied = self._lock_file()
         try:
+            found = os.fstat(lock)
+            _check_regular(found)
             if not self._has_locked(lock, denied):
                 return False
-            self._lock, lock = lock, -1
+            is_in_place = False
+            try:
+                is_in_place = self._is_in_place(found)
+            finally:
+                if is_in_place or self._contains(found):
+                    # Deleted at the end, also in a folder that was moved away.
+                    self._lock, lock = lock, -1
+            return is_in_place
         finally:
             if lock >= 0:
                 os.close(lock)
-        if not self._is_still_in_place():
-            return False
-        with suppress(FileNotFoundError):
-            os.unlink(TEMPORARY_NAME, dir_fd=self._descriptor)
-        return True
 
     def _has_locked_folder(self) -> bool:
         """Return True if no process of the earlier version holds the folder, or if folders cannot be locked here."""
@@ -374,12 +396,11 @@ class LockableFolder:
         return lock
 
     def _has_locked(self, lock: int, denied: OSError | None) -> bool:
-        """Return True if this process now holds the lock of the file, and the file is still the folder's.
+        """Return True if this process now holds the lock of the file.
 
         Args:
             denied: see `_lock_file`.
         """
-        _check_regular(os.fstat(lock))
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -390,10 +411,28 @@ class LockableFolder:
             if error.errno in _NO_LOCKS:
                 raise self._unsupported("a file system that locks folders, by a file in them", error) from error
             raise
+        return True
+
+    def _contains(self, lock: os.stat_result) -> bool:
+        """Return True if a lock file is still the folder's."""
         try:
-            return os.path.samestat(os.stat(LOCK_NAME, dir_fd=self._descriptor, follow_symlinks=False), os.fstat(lock))
+            return os.path.samestat(os.stat(LOCK_NAME, dir_fd=self._descriptor, follow_symlinks=False), lock)
         except FileNotFoundError:
             return False
+
+    def _is_in_place(self, lock: os.stat_result) -> bool:
+        """Return True if the folder's path still leads to a lock file.
+
+        False means that the file was replaced, or that the folder was moved away: readers do not see it any more.
+        """
+        try:
+            found = self._open(f"{self._path}/{LOCK_NAME}", _IDENTIFY_FLAGS)
+        except FileNotFoundError:
+            return False
+        try:
+            return os.path.samestat(os.fstat(found), lock)
+        finally:
+            os.close(found)
 
     def read_content(self, name: str) -> bytes | None:
         """Return at most `MAX_READ_BYTES` bytes of a file, None if there is none."""
@@ -435,18 +474,21 @@ class LockableFolder:
         Raises:
             OutcomeUnknown: the content may have been replaced, or may not survive a power cut.
         """
-        with self._prepared(body), self._pending_fsync.pending(self._path):
+        with self._prepared(body) as content, self._pending_fsync.pending(self._path):
             self._check_still_wanted()
             with map_uncertain_errors(self._where):
                 os.replace(TEMPORARY_NAME, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+            content.is_moved = True
             self.fsync()
 
     def remove(self, name: str) -> None:
-        """Delete a file durably.
+        """Delete a file durably, and what a dead writer prepared.
 
         Raises:
             OutcomeUnknown: the file may have been deleted, or may come back after a power cut.
         """
+        with suppress(FileNotFoundError):
+            os.unlink(TEMPORARY_NAME, dir_fd=self._descriptor)
         with self._pending_fsync.pending(self._path):
             self._check_still_wanted()
             with map_uncertain_errors(self._where):
@@ -467,20 +509,30 @@ class LockableFolder:
         fsync_descriptor(self._descriptor, self._where)
 
     @contextmanager
-    def _prepared(self, body: bytes) -> Iterator[None]:
+    def _prepared(self, body: bytes) -> Iterator[_PreparedContent]:
         """Hold a content under the temporary name, synced, while the block runs."""
+        content = _PreparedContent()
         try:
-            descriptor = os.open(TEMPORARY_NAME, _CREATE_FLAGS, 0o666, dir_fd=self._descriptor)
+            descriptor = self._temporary_file()
             try:
                 _write_all(descriptor, body)
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            yield
+            yield content
         finally:
-            # A failure here does not change the outcome: the next writer removes the file.
-            with suppress(OSError):
-                os.unlink(TEMPORARY_NAME, dir_fd=self._descriptor)
+            if not content.is_moved:
+                # A failure here does not change the outcome: the next writer removes the file.
+                with suppress(OSError):
+                    os.unlink(TEMPORARY_NAME, dir_fd=self._descriptor)
+
+    def _temporary_file(self) -> int:
+        """Create the temporary file, in place of the leftover of a dead writer."""
+        try:
+            return os.open(TEMPORARY_NAME, _CREATE_FLAGS, 0o666, dir_fd=self._descriptor)
+        except FileExistsError:
+            os.unlink(TEMPORARY_NAME, dir_fd=self._descriptor)
+            return os.open(TEMPORARY_NAME, _CREATE_FLAGS, 0o666, dir_fd=self._descriptor)
 
     def _check_still_wanted(self) -> None:
         """Refuse a change without a caller: a file system may hang for hours, and others have gone on since."""
@@ -491,17 +543,6 @@ class LockableFolder:
                 expected="a caller that waits for the change",
                 found="a caller that gave up",
             )
-
-    def _is_still_in_place(self) -> bool:
-        """Return False if the folder was moved away during the wait for its lock; readers do not see it any more."""
-        try:
-            now = self._open(self._path)
-        except FileNotFoundError:
-            return False
-        try:
-            return os.path.samestat(os.fstat(now), os.fstat(self._descriptor))
-        finally:
-            os.close(now)
 
     def _unsupported(self, expected: str, error: OSError) -> Permanent:
         return Permanent(
@@ -537,9 +578,7 @@ def _check_regular(found: os.stat_result) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def make_folder(
-    path: str, where: str, pending_fsync: PendingFsyncs, open_folder_at: Callable[[str], int] = open_folder
-) -> None:
+def make_folder(path: str, where: str, pending_fsync: PendingFsyncs, open_by_path: OpenAt = open_at) -> None:
     """Create a folder and, if that is missing, its parent; durably, and nothing above.
 
     An existing table can lack two folders (`metadata/_sfn`, or `<namespace>/<table>` below a root). If more are
@@ -550,21 +589,21 @@ def make_folder(
         path: the folder.
         where: its name in messages.
         pending_fsync: records every change until it is durable.
-        open_folder_at: see `LockableFolder`.
+        open_by_path: see `LockableFolder`.
 
     Raises:
         OutcomeUnknown: a folder may have been created, or may not survive a power cut.
     """
     try:
-        _make_one_folder(path, where, pending_fsync, open_folder_at)
+        _make_one_folder(path, where, pending_fsync, open_by_path)
     except FileNotFoundError:
-        _make_one_folder(parent_folder(path), where, pending_fsync, open_folder_at)
-        _make_one_folder(path, where, pending_fsync, open_folder_at)
+        _make_one_folder(parent_folder(path), where, pending_fsync, open_by_path)
+        _make_one_folder(path, where, pending_fsync, open_by_path)
 
 
-def _make_one_folder(path: str, where: str, pending_fsync: PendingFsyncs, open_folder_at: Callable[[str], int]) -> None:
+def _make_one_folder(path: str, where: str, pending_fsync: PendingFsyncs, open_by_path: OpenAt) -> None:
     # The parent is opened first, so that nothing can fail between the two steps.
-    holder = open_folder_at(parent_folder(path))
+    holder = open_by_path(parent_folder(path), DIRECTORY_FLAGS)
     try:
         with suppress(FileExistsError), pending_fsync.pending(parent_folder(path)):
             with map_uncertain_errors(where):
@@ -577,12 +616,16 @@ def _make_one_folder(path: str, where: str, pending_fsync: PendingFsyncs, open_f
 def _read_all(descriptor: int, size: int, most: int) -> bytes:
     """Return at most `most` bytes of the rest of a file of about this size.
 
-    The buffer fits the file's size. Many small stored bodies, each cut from a large buffer, would fragment the heap.
+    A file that has exactly this size needs no second call: a read that returns less than its room ends at the end of
+    the file. The buffer fits the file's size. Many small stored bodies, each cut from a large buffer, would fragment
+    the heap.
     """
     parts: list[bytes] = []
     room = max(size, 0) + 1
     while most > 0 and (part := os.read(descriptor, min(most, room))):
         parts.append(part)
+        if len(part) == size < room:
+            break
         most -= len(part)
         room = room - len(part) or _PART
     return b"".join(parts)

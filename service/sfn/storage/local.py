@@ -38,6 +38,7 @@ from sfn.storage.atomic_files import (
     PRIVATE_NAMES,
     READ_FLAGS,
     LockableFolder,
+    OpenAt,
     PendingFsyncs,
     describe_os_error,
     error_of,
@@ -422,10 +423,14 @@ class BlockingLocalStore:
     def _open_folder(self, path: str, key: str, given_up: IsAbandoned) -> LockableFolder:
         return LockableFolder(path, key.rpartition("/")[0], self._pending_fsync, given_up, self._opener(path, key))
 
-    def _opener(self, path: str, key: str) -> Callable[[str], int]:
-        """Return the function that opens the folder of a key, which is `path`, or its parent."""
+    def _opener(self, path: str, key: str) -> OpenAt:
+        """Return the function that opens the folder of a key, which is `path`, its parent, or a file in the folder."""
         names_below_table = depth_below_table(key) - 1
-        return lambda folder: self._open(folder, DIRECTORY_FLAGS, names_below_table - (len(path) > len(folder)))
+
+        def open_by_path(place: str, flags: int) -> int:
+            return self._open(place, flags, names_below_table + (len(place) > len(path)) - (len(place) < len(path)))
+
+        return open_by_path
 
     def _content(self, path: str, key: str, start: int = 0, most: int = MAX_READ_BYTES) -> bytes | None:
         try:
