@@ -16,7 +16,7 @@ import pytest
 
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, ExternalError, Forbidden, ForbiddenForTable, OutcomeUnknown, Permanent, Transient
-from sfn.storage import Deleted, PreconditionFailed
+from sfn.storage import Deleted, PreconditionFailed, ReadGroup
 from sfn.storage.atomic_files import (
     LOCK_NAME,
     READ_FLAGS,
@@ -254,19 +254,21 @@ def test_a_limit_of_the_process_is_no_tables_trouble(
     assert names_in(tmp_path) == []
 
 
-@pytest.mark.parametrize("verb", ["create", "replace", "delete"])
-def test_every_change_removes_what_a_dead_writer_prepared(tmp_path: Path, verb: str) -> None:
-    files, key = BlockingLocalStore(), f"file://{tmp_path}/a.ver"
-    held = files.write(key, b"1", None)
-    assert isinstance(held, StoredObject)
+@pytest.mark.parametrize("change", ["write", "delete"])
+def test_every_change_removes_what_a_dead_writer_prepared(tmp_path: Path, change: str) -> None:
+    files, key = BlockingLocalStore(), key_in(tmp_path)
+    held = held_at(key)
     (tmp_path / TEMPORARY_NAME).write_bytes(b"half")
-    changes: Mapping[str, Callable[[], object]] = {
-        "create": lambda: files.write(f"{key}2", b"2", None),
-        "replace": lambda: files.write(key, b"2", held),
-        "delete": lambda: files.delete(key, held),
-    }
-    changes[verb]()
+    assert files.write(key, b"2", held) if change == "write" else files.delete(key, held)
     assert TEMPORARY_NAME not in names_in(tmp_path)
+
+
+async def test_questions_of_one_publish_are_answered_together(tmp_path: Path) -> None:
+    store, (key, *others) = LocalStore(threads=1), [f"file://{tmp_path}/{number:02}.ver" for number in range(40)]
+    held, folder = await store.write(key, b"1", None), f"file://{tmp_path}/"
+    found = await store.read_group(ReadGroup((key, *others), (key, others[0]), (folder,), 9))
+    assert found.contents == {key: held} | dict.fromkeys(others)
+    assert (found.existence, found.folders) == ({key: True, others[0]: False}, {folder: [key]})
 
 
 def test_a_file_that_is_longer_than_it_says_is_read_whole() -> None:

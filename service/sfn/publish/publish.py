@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import assert_never
+from functools import cache, partial
+from typing import assert_never, cast
 
 from msgspec import structs
 
@@ -45,7 +45,7 @@ from sfn.publish.queries import (
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import FileLayout, FileOwner
-from sfn.storage import Guarantees, PreconditionFailed, StoreRouter
+from sfn.storage import GroupReader, Guarantees, PreconditionFailed, ReadGroup, StoreRouter
 
 MAX_LOST_RACES = 8
 """Lost races after which a publish gives up and retries later."""
@@ -249,7 +249,7 @@ class QueryRunner:
         ports = self.ports
         match query:
             case Together(queries):
-                await run_all([partial(self.run, one, observations) for one in queries])
+                await self._run_together(queries, observations)
             case ReadFiles() | ListFolder() | FindFiles() | ProbeStore():
                 await self._query_files(query, observations)
             case LoadTable(table):
@@ -282,18 +282,70 @@ class QueryRunner:
     async def _query_files(
         self, query: ReadFiles | ListFolder | FindFiles | ProbeStore, observations: Observations
     ) -> None:
-        stores = self.ports.stores
-        match query:
-            case ReadFiles(keys):
-                await run_all([partial(self._read, key, observations) for key in keys])
-            case ListFolder(prefix):
-                observations.folders[prefix] = tuple(await stores.store_for(prefix).list(prefix, MAX_LISTED_FILES + 1))
-            case ProbeStore(key):
-                observations.guarantees_by_folder[folder_of(key)] = await self.probe(key)
-            case FindFiles(keys):
-                await run_all([partial(self._find, key, observations) for key in keys])
-            case _:
-                assert_never(query)
+        if isinstance(query, ProbeStore):
+            observations.guarantees_by_folder[folder_of(query.key)] = await self.probe(query.key)
+        else:
+            await run_all(self._file_calls((query,), observations))
+
+    async def _run_together(self, queries: Iterable[PublishQuery], observations: Observations) -> None:
+        files: list[ReadFiles | ListFolder | FindFiles] = []
+        others: list[Callable[[], Awaitable[None]]] = []
+        for query in queries:
+            if isinstance(query, ReadFiles | ListFolder | FindFiles):
+                files.append(query)
+            else:
+                others.append(partial(self.run, query, observations))
+        await run_all([*self._file_calls(files, observations), *others])
+
+    def _file_calls(
+        self, queries: Iterable[ReadFiles | ListFolder | FindFiles], observations: Observations
+    ) -> list[Callable[[], Awaitable[None]]]:
+        """Return the calls that answer questions about files: one for all questions to a store that groups them."""
+        calls: list[Callable[[], Awaitable[None]]] = []
+        groups: dict[GroupReader, list[tuple[type[PublishQuery], str]]] = {}
+        for query in queries:
+            match query:
+                case ReadFiles(keys):
+                    answer: Callable[[str, Observations], Awaitable[None]] = self._read
+                case FindFiles(keys):
+                    answer = self._find
+                case ListFolder(prefix):
+                    keys, answer = (prefix,), self._list
+                case _:
+                    assert_never(query)
+            for key in keys:
+                store = self._group_reader(key)
+                if store is None:
+                    calls.append(partial(answer, key, observations))
+                else:
+                    groups.setdefault(store, []).append((type(query), key))
+        return [*calls, *(partial(self._read_group, *one, observations) for one in groups.items())]
+
+    def _group_reader(self, key: str) -> GroupReader | None:
+        """Return the store of a key if it answers questions together; None also without a store."""
+        try:
+            store = self.ports.stores.store_for(key)
+        except LocationRefused:
+            return None
+        return cast("GroupReader", store) if _is_group_reader(type(store)) else None
+
+    async def _read_group(
+        self, store: GroupReader, questions: Iterable[tuple[type[PublishQuery], str]], observations: Observations
+    ) -> None:
+        keys: dict[type[PublishQuery], list[str]] = {ReadFiles: [], FindFiles: [], ListFolder: []}
+        for kind, key in questions:
+            keys[kind].append(key)
+        answers = await store.read_group(
+            ReadGroup(tuple(keys[ReadFiles]), tuple(keys[FindFiles]), tuple(keys[ListFolder]), MAX_LISTED_FILES + 1)
+        )
+        for key, stored in answers.contents.items():
+            observations.files[key] = ObservedFile(stored, observations.next_sequence())
+        observations.existence |= answers.existence
+        observations.folders |= {prefix: tuple(listed) for prefix, listed in answers.folders.items()}
+
+    async def _list(self, prefix: str, observations: Observations) -> None:
+        listed = await self.ports.stores.store_for(prefix).list(prefix, MAX_LISTED_FILES + 1)
+        observations.folders[prefix] = tuple(listed)
 
     async def _read(self, key: str, observations: Observations) -> None:
         stored = await self.ports.stores.store_for(key).read(key)
@@ -367,3 +419,9 @@ class QueryRunner:
     def _is_ours(self, observed: ObservedFile, key: str) -> bool:
         doc = parse_or_none(observed.stored) if pointer_files([key]) else None
         return doc is not None and is_ours(doc, self.name, self.policy)
+
+
+@cache
+def _is_group_reader(kind: type) -> bool:
+    # Cached, because `issubclass` with a protocol takes longer than reading a file.
+    return issubclass(kind, GroupReader)

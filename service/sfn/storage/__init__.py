@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from hashlib import sha256
 from typing import Protocol, runtime_checkable
@@ -104,6 +104,63 @@ class BatchReader(Protocol):
 
     async def read_all(self, keys: Sequence[str]) -> Sequence[StoredObject | None]:
         """Return what `ObjectStore.read` returns, for each key."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReadGroup:
+    """Questions about files that are asked at the same time.
+
+    Attributes:
+        contents: keys of the files to read.
+        existence: keys of the files to find; the content does not matter.
+        folders: prefixes to list.
+        limit: most keys that are listed for each prefix.
+    """
+
+    contents: tuple[str, ...] = ()
+    existence: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    limit: int = 0
+
+    def split(self, size: int) -> list[ReadGroup]:
+        """Return the same questions in groups of at most `size`."""
+        if len(self.contents) + len(self.existence) + len(self.folders) <= size:
+            return [self]
+        return [
+            *(ReadGroup(contents=self.contents[at : at + size]) for at in range(0, len(self.contents), size)),
+            *(ReadGroup(existence=self.existence[at : at + size]) for at in range(0, len(self.existence), size)),
+            *(ReadGroup(folders=(folder,), limit=self.limit) for folder in self.folders),
+        ]
+
+
+@dataclass(slots=True)
+class GroupAnswers:
+    """The answers to a `ReadGroup`.
+
+    Attributes:
+        contents: what `ObjectStore.read` returns, by key.
+        existence: whether there is a file, by key.
+        folders: what `ObjectStore.list` returns, by prefix.
+    """
+
+    contents: dict[str, StoredObject | None] = field(default_factory=dict)
+    existence: dict[str, bool] = field(default_factory=dict)
+    folders: dict[str, list[str]] = field(default_factory=dict)
+
+    def update(self, others: GroupAnswers) -> None:
+        """Add other answers."""
+        self.contents |= others.contents
+        self.existence |= others.existence
+        self.folders |= others.folders
+
+
+@runtime_checkable
+class GroupReader(Protocol):
+    """A store that answers several questions together for less than the cost of each alone."""
+
+    async def read_group(self, group: ReadGroup) -> GroupAnswers:
+        """Return the answers; raises what the first failed question raises."""
         ...
 
 

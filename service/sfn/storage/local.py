@@ -16,7 +16,7 @@ from typing import Final, Protocol, TypeVar
 import anyio
 
 from sfn import safe_open
-from sfn.concurrency import AbandonableThreads, Batcher, IsAbandoned, TimedOut
+from sfn.concurrency import AbandonableThreads, Batcher, IsAbandoned, TimedOut, run_all
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, ExternalError, OutcomeUnknown, Permanent, SfnError, Transient
 from sfn.safe_open import DIRECTORY_FLAGS, LinkRefused
@@ -26,8 +26,10 @@ from sfn.sfnfile.naming import depth_below_table
 from sfn.storage import (
     MAX_READ_BYTES,
     Deleted,
+    GroupAnswers,
     Guarantees,
     PreconditionFailed,
+    ReadGroup,
     base_name,
     check_length,
     content_etag,
@@ -256,6 +258,8 @@ MAX_THREADS = 8
 """Files that one store works on at the same time."""
 MAX_BATCH = 256
 """Files read in one call. A thread for each would cost the loop more than it gains, because of the interpreter lock."""
+MAX_GROUP = 16
+"""Questions of one publish that one call answers. A slow file system must answer all of them within the time limit."""
 LOCK_TIMEOUT = 10.0
 """Seconds that a change waits for a folder's lock."""
 FILE_SYSTEM_TIMEOUT = 30.0
@@ -314,6 +318,14 @@ class BlockingLocalStore:
             return [self.read(key) for key in keys]
         except SfnError as error:
             return error
+
+    def read_group(self, group: ReadGroup) -> GroupAnswers:
+        """Return the answers, found one after the other, without a lock."""
+        return GroupAnswers(
+            {key: self.read(key) for key in group.contents},
+            {key: self.read_range(key, 0, 1) is not None for key in group.existence},
+            {prefix: self.list(prefix, group.limit) for prefix in group.folders},
+        )
 
     def read_range(self, key: str, start: int, length: int) -> bytes | None:
         """Return a part of a file, without a lock."""
@@ -516,6 +528,17 @@ class LocalStore:
         if isinstance(found, SfnError):
             raise found
         return found
+
+    async def read_group(self, group: ReadGroup) -> GroupAnswers:
+        answers = GroupAnswers()
+
+        async def read(part: ReadGroup) -> None:
+            first, *others = (*part.contents, *part.existence, *part.folders)
+            name = f"read {first} and others" if others else f"read {first}"
+            answers.update(await self._blocking_reads.run(name, lambda _: self._blocking.read_group(part)))
+
+        await run_all([partial(read, part) for part in group.split(MAX_GROUP)])
+        return answers
 
     async def read_range(self, key: str, start: int, length: int) -> bytes | None:
         return await self._blocking_reads.run(f"read {key}", lambda _: self._blocking.read_range(key, start, length))
