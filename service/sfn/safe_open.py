@@ -30,12 +30,21 @@ class _How(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
+_HOW_BYTES: Final = ctypes.sizeof(_How)
+
+
 @cache
 def _call() -> ctypes._NamedFuncPointer:
     call = ctypes.CDLL(None, use_errno=True).syscall
     call.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(_How), ctypes.c_size_t)
     call.restype = ctypes.c_long
     return call
+
+
+@cache
+def _how(flags: int) -> ctypes._Pointer[_How]:
+    # Cached, because ctypes takes longer to make it than the system takes to open a file. The system only reads it.
+    return ctypes.pointer(_How(flags, 0, _NO_LINKS))
 
 
 def open_without_links(path: str, flags: int) -> int | None:
@@ -49,8 +58,7 @@ def open_without_links(path: str, flags: int) -> int | None:
     """
     if not sys.platform.startswith("linux") or "\0" in path:
         return None
-    how = _How(flags, 0, _NO_LINKS)
-    descriptor = int(_call()(_NUMBER, _NOWHERE, os.fsencode(path), how, ctypes.sizeof(how)))
+    descriptor = int(_call()(_NUMBER, _NOWHERE, os.fsencode(path), _how(flags), _HOW_BYTES))
     if descriptor >= 0:
         return descriptor
     if ctypes.get_errno() == errno.ENOENT:
@@ -103,6 +111,13 @@ def open_below(
     path = "/".join((root.rstrip("/"), *names)) or "/"
     if (descriptor := open_without_links(path, flags)) is not None:
         return descriptor
+    return open_by_segments(root, names, flags, no_link_names=no_link_names, other_roots=other_roots)
+
+
+def open_by_segments(
+    root: str, names: Sequence[str], flags: int, *, no_link_names: int = 0, other_roots: Sequence[str] = ()
+) -> int:
+    """Open a path that may contain links; arguments, result and errors are those of `open_below`."""
     at: tuple[str, list[str]] = root, list(names)
     for _ in range(MAX_LINKS + 1):
         found = _walk(*at, flags | os.O_NOFOLLOW, no_link_names, other_roots)

@@ -9,7 +9,6 @@ import errno
 import fcntl
 import os
 import stat
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -140,7 +139,7 @@ class PendingFsyncs:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._under_way: Counter[str] = Counter()
+        self._under_way: dict[str, int] = {}
         # Each failure gets a new object: an fsync covers no failure that came after its start.
         self._pending: dict[str, object] = {}
 
@@ -148,7 +147,7 @@ class PendingFsyncs:
     def pending(self, folder: str) -> Iterator[None]:
         """Mark a folder as pending while the block changes and syncs it, as it may hang, and after `OutcomeUnknown`."""
         with self._lock:
-            self._under_way[folder] += 1
+            self._under_way[folder] = self._under_way.get(folder, 0) + 1
         try:
             yield
         except OutcomeUnknown:
@@ -157,7 +156,9 @@ class PendingFsyncs:
             raise
         finally:
             with self._lock:
-                self._under_way -= Counter((folder,))
+                left = self._under_way.pop(folder) - 1
+                if left:
+                    self._under_way[folder] = left
 
     def flush(self, folder: str, where: str) -> None:
         """Fsync a folder and the two above it where this is pending. A folder that is gone needs none.

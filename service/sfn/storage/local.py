@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from heapq import nsmallest
-from pathlib import Path
 from time import monotonic
 from typing import Final, Protocol, TypeVar
 
@@ -147,8 +146,8 @@ class StoreRoot:
     ) -> None:
         self.location = location
         self._repeat, self._permissions = repeat, PermissionTracker(seconds, PROPAGATION_SECONDS)
-        self._path = Path(location.removeprefix("file://") or "/")
-        self._is_whole_machine = self._path == Path("/")
+        self._path = location.removeprefix("file://") or "/"
+        self._is_whole_machine = self._path.rstrip("/") == ""
 
     @contextmanager
     def map_os_errors(self, where: str, verb: str) -> Iterator[None]:
@@ -216,7 +215,7 @@ class StoreRoot:
             OSError: the check failed.
         """
         try:
-            self._path.stat()
+            os.stat(self._path)
         except FileNotFoundError as error:
             raise Transient(
                 self.location,
@@ -462,10 +461,12 @@ class BlockingLocalStore:
         Raises:
             Permanent: scope table; the path contains a link that may not be followed.
         """
+        if (descriptor := safe_open.open_without_links(path, flags)) is not None:
+            return descriptor
         bound = _path_of(max((one for one in self._bounds if is_below(f"{_SCHEME}{path}", one)), key=len))
         names = [name for name in path[len(bound.rstrip("/")) :].split("/") if name]
         try:
-            return safe_open.open_below(
+            return safe_open.open_by_segments(
                 bound,
                 names,
                 flags,
