@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import Final
 
 from sfn.sfnfile.locations import canonical
 
 # At most 18 digits: a longer number is no counter, and `int` refuses numbers of thousands of digits.
 _NUMBERED = re.compile(r"(\d{1,18})-[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b.*", re.ASCII)
+
+
+_SLASHES_OF_AUTHORITY: Final = 2
+"""Slashes of a location without a path: `s3://bucket`."""
 
 
 class MetadataOrder(StrEnum):
@@ -52,10 +57,11 @@ def compare_metadata(
 
 
 def _log_has(log: Iterable[str], pointer: str) -> bool:
-    """Return whether a metadata log has a canonical location, searched from the newest entry, which is usually the
-    match.
-    """
-    return any(canonical(entry) == pointer for entry in reversed(tuple(log)))
+    """Return whether a metadata log has a canonical location, in any spelling."""
+    # The spellings of a location differ in scheme, authority and trailing slashes, but never in the last name of the
+    # path. So hardly an entry needs to be made canonical, which takes longer than to search for the name.
+    name = pointer.rpartition("/")[2] if pointer.count("/") > _SLASHES_OF_AUTHORITY else ""
+    return pointer in [canonical(entry) for entry in log if name in entry]
 
 
 def is_at_or_after(pointer: str, log: Iterable[str], floor: str) -> bool:
