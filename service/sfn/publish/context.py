@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import IntEnum
+from functools import cached_property
 from typing import TypeAlias
 
 from sfn.domain.identifiers import Table, TableIdentifier
@@ -247,9 +248,11 @@ def duplicate_layouts(
     }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PublishContext:
     """The situation that one decision is about.
+
+    A decision asks for some of the properties dozens of times, so they are computed once, and there are no slots.
 
     Attributes:
         job, observations, policy: the arguments of the decision.
@@ -292,12 +295,12 @@ class PublishContext:
         """True if the catalog has a table of this name, even if another spelling of the name has the files."""
         return self.table is not None or (self.listed_name is not None and isinstance(self.answer.found, Table))
 
-    @property
+    @cached_property
     def documents(self) -> list[Document]:
         """Our main documents at all layouts."""
-        return [table_files.main_document for table_files in self.existing if table_files.main_document is not None]
+        return [doc for table_files in self.existing if (doc := table_files.main_document) is not None]
 
-    @property
+    @cached_property
     def newest_document(self) -> Document | None:
         """The live document with the greatest Ordinal, else the document of any state with the greatest Ordinal."""
         found = self.documents
@@ -311,12 +314,12 @@ class PublishContext:
             return self.job.pending.purge and self.table is None
         return self.job.pending.purge and all(doc.guid == published.uuid for doc in self.documents if doc.is_live)
 
-    @property
+    @cached_property
     def last_ordinal(self) -> int:
         """The greatest Ordinal of our documents, 0 without any."""
         return max((file.doc.ordinal for table_files in self.existing for file in table_files.files), default=0)
 
-    @property
+    @cached_property
     def current_files(self) -> TableFiles | None:
         """Our files at the table's own place."""
         return next((table_files for table_files in self.existing if self.is_current(table_files)), None)

@@ -114,9 +114,20 @@ def _decide(
         layouts = {aliases[one].layout if one in aliases else one for one in layouts}
         existing = _existing_files(finder, layouts, table, layout)
     context = PublishContext(
-        job, observations, policy, name, answer, table, location, layout, finder, tuple(existing), aliases=aliases
+        job,
+        observations,
+        policy,
+        name,
+        answer,
+        table,
+        location,
+        layout,
+        finder,
+        tuple(existing),
+        conflict=refused if table is not None else None,
+        listed_as=listed,
+        aliases=aliases,
     )
-    context = replace(context, conflict=refused if table is not None else None, listed_as=listed)
     if is_removed:
         return _remove_all(context, refresh=refresh, jitter=jitter)
     return _follow_answer(context, refresh=refresh, jitter=jitter)

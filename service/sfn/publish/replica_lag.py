@@ -30,7 +30,7 @@ def why_not_follow(context: PublishContext, table: Table, builder: PlanBuilder) 
     """Return the outcome if the answer is not followed now; None if it is, with any rechecks in the builder."""
     order = _order(context, table)
     answer, policy, job = context.answer, context.policy, context.job
-    if _is_behind_file(context, table):
+    if _is_behind_file(context, table, order):
         detail = (
             f"{context.name}: events name {table.metadata_location}, but the SFN file names a newer state. The files "
             "stay as they are. Send the table's newest event again. If the older state is right: "
@@ -61,7 +61,7 @@ def why_not_follow(context: PublishContext, table: Table, builder: PlanBuilder) 
     if older:
         table_state = structs.replace(_state_by_file(context), older_files_at=known_locations(older))
         return Rescheduled(*recheck_after_older(context), job.pending, PublishResult(table_state, wakeups=older))
-    if is_not_forward(context, table):
+    if _is_not_forward(context, order):
         builder.recheck_at(
             answer.answered_at + policy.replica_lag, "the catalog's new answer is not known to be newer than the last"
         )
@@ -102,7 +102,7 @@ def _trusted_at(context: PublishContext, table: Table, order: MetadataOrder | No
     """
     newest = context.newest_document
     written = []
-    if newest is not None and (_is_backward(context, table) or (newest.turned and order is not MetadataOrder.SAME)):
+    if newest is not None and (_is_backward(context, order) or (newest.turned and order is not MetadataOrder.SAME)):
         written.append(newest.written_at)
     if order is not MetadataOrder.SAME and table.uuid is not None:
         written += [
@@ -209,19 +209,21 @@ def _order(context: PublishContext, table: Table) -> MetadataOrder | None:
     return compare_metadata(newest.metadata_file_path, log, table.metadata_location, table.metadata_log)
 
 
-def _is_backward(context: PublishContext, table: Table) -> bool:
+def _is_backward(context: PublishContext, order: MetadataOrder | None) -> bool:
     """Return whether the answer has an older metadata file or another uuid, or undoes a drop."""
-    if context.newest_document is None:
-        return False
-    return _order(context, table) in {None, MetadataOrder.OLDER}
+    return context.newest_document is not None and order in {None, MetadataOrder.OLDER}
 
 
 def is_not_forward(context: PublishContext, table: Table) -> bool:
     """Return whether the step is not known to be forward; the state before it may be answered once more."""
-    return _is_backward(context, table) or _order(context, table) is MetadataOrder.UNKNOWN
+    return _is_not_forward(context, _order(context, table))
 
 
-def _is_behind_file(context: PublishContext, table: Table) -> bool:
+def _is_not_forward(context: PublishContext, order: MetadataOrder | None) -> bool:
+    return _is_backward(context, order) or order is MetadataOrder.UNKNOWN
+
+
+def _is_behind_file(context: PublishContext, table: Table, order: MetadataOrder | None) -> bool:
     """Return whether the answer of an event-only catalog is older than our files of the table.
 
     No such catalog steps back by itself: an event was late, and the inbox that knew the newer one is lost.
@@ -230,11 +232,11 @@ def _is_behind_file(context: PublishContext, table: Table) -> bool:
     if not context.policy.event_only or table_state.limit_overridden or newest is None or newest.guid != table.uuid:
         return False
     if newest.is_live:
-        return _order(context, table) is MetadataOrder.OLDER
-    order = compare_metadata(newest.metadata_file_path, (), table.metadata_location, table.metadata_log)
+        return order is MetadataOrder.OLDER
+    tombstone_order = compare_metadata(newest.metadata_file_path, (), table.metadata_location, table.metadata_log)
     # A tombstone under another name says nothing about this one.
     is_ended = has_identifier(newest, context.name) and not table_state.has_settled
-    return is_ended and order in {MetadataOrder.SAME, MetadataOrder.OLDER}
+    return is_ended and tombstone_order in {MetadataOrder.SAME, MetadataOrder.OLDER}
 
 
 def _may_step_back(context: PublishContext, table: Table) -> bool:

