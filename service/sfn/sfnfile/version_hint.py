@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from functools import lru_cache
 from typing import Final
 
 from sfn.domain.identifiers import Table
@@ -30,6 +31,7 @@ def location_of(key: str) -> str | None:
     return key.removesuffix(_PATH) if key.endswith(_PATH) else None
 
 
+@lru_cache(1024)
 def text_for(pointer: str) -> str | None:
     """Return the text of a hint that names a metadata file.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, Literal, TextIO, TypeAlias
 
 import structlog
@@ -78,9 +80,17 @@ def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     return event
 
 
+@lru_cache(1024)
+def _is_secret(key: str) -> bool:
+    return _SECRET.search(key) is not None
+
+
 def _redacted(key: str, value: object, deeper: int) -> object:
-    if _SECRET.search(key):
+    if _is_secret(key):
         return REDACTED
+    # Nearly all values are plain, and the abstract types below are slow to test.
+    if value is None or isinstance(value, str | int | float):
+        return value
     if isinstance(value, Mapping):
         return {name: _redacted(str(name), inner, deeper - 1) for name, inner in value.items()} if deeper else "…"
     if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
@@ -104,7 +114,15 @@ def _renderers(*, readable: bool) -> list[Processor]:
     if readable:
         # Plain tracebacks show no local variables, which may be secrets.
         return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
-    return [structlog.processors.format_exc_info, _order_keys, structlog.processors.JSONRenderer(default=str)]
+    return [structlog.processors.format_exc_info, _order_keys, structlog.processors.JSONRenderer(_to_json)]
+
+
+_encoder: Final = json.JSONEncoder(default=str)
+"""One for all records: `json.dumps` would make a new one for each, because of `default`."""
+
+
+def _to_json(event: EventDict, **_options: object) -> str:
+    return _encoder.encode(event)
 
 
 def _order_keys(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
