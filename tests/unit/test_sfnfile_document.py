@@ -85,8 +85,7 @@ def test_what_is_written_is_utf_8_whatever_a_name_holds(document: Document, name
 @given(documents, texts | halves, st.none() | st.integers(-(2**70), 2**70))
 def test_every_version_writes_the_same_bytes(document: Document, name: str, snapshot: int | None) -> None:
     body = render(replace(document, name=name, snapshot_id=snapshot))
-    again = json.dumps(json.loads(body), ensure_ascii=False, indent=2) + "\n"
-    assert body == again.encode("utf-8", "backslashreplace")
+    assert body == (json.dumps(json.loads(body), ensure_ascii=False, indent=2) + "\n").encode(errors="backslashreplace")
 
 
 @pytest.mark.parametrize("key", ["name", "guid", "metadata_file_path", "catalog_id", "namespace", "hint_was"])

@@ -197,19 +197,13 @@ def test_only_names_that_a_writer_numbers_have_a_number(name: str, number: int |
     assert metadata_version(f"s3://lake/00007-00000000-0000-0000-0000-000000000000/metadata/{name}") == number
 
 
-# An authority alone, a name that is part of another one, a name with slashes behind it: in many spellings each.
-places = st.builds(
-    "".join,
-    st.tuples(
-        st.sampled_from(["s3://", "s3a://", "S3N://", "file:", "file://", "abfss://", "wasb://", "other:", ""]),
-        st.sampled_from(["", "lake", "Lake", "c@Account.blob.core.windows.net", "c@account.dfs.core.windows.net"]),
-        st.sampled_from(["", "/", "/v1", "/a/v1", "/v1/a", "/v11", "//v1", "/v1/", "/v1//"]),
-    ),
-)
+schemes = st.sampled_from(["s3://", "S3N://", "file:", "file://", "abfss://", "wasb://", "other:", ""])
+authorities = st.sampled_from(["", "lake", "Lake", "c@Acc.blob.core.windows.net", "c@acc.dfs.core.windows.net"])
+paths = st.sampled_from(["", "/", "/v1", "/a/v1", "/v1/a", "/v11", "//v1", "/v1/", "/v1//"])
+places = st.tuples(schemes, authorities, paths).map("".join)
 
 
 @given(st.lists(places, max_size=6), places)
 def test_a_log_has_a_location_in_every_spelling(log: list[str], published: str) -> None:
-    candidate = "gs://lake/another"
-    is_newer = compare_metadata(published, (), candidate, log) is MetadataOrder.NEWER
+    is_newer = compare_metadata(published, (), "gs://lake/another", log) is MetadataOrder.NEWER
     assert is_newer is (canonical(published) in map(canonical, log))
