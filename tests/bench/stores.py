@@ -28,7 +28,7 @@ from sfn.publish.policy import Policy
 from sfn.storage import PrefixRouter
 from sfn.storage.remote_store import RemoteStore
 from sfn.worker.catalog_sources import ConnectedCatalog
-from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
+from sfn.worker.worker import Worker, WorkerOptions
 from tests.bench.record import Figure, Goal, Run, Unmeasured
 from tests.promises.stores import s3_store
 from tests.servers.object_stores import REGION, ROOT, S3
@@ -122,7 +122,7 @@ async def _published(url: str, warehouse: str, database: Path, rounds: int) -> f
         none = timedelta()
         policy = Policy("c1", replica_lag=none, min_publish_interval=none, is_swept=False)
         worker = Worker(
-            WorkerInbox(inbox, inbox, inbox, inbox),
+            inbox,
             _One(ConnectedCatalog(catalog, policy)),
             PrefixRouter({warehouse: store}),
             clock=clock,

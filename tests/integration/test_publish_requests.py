@@ -28,7 +28,7 @@ from sfn.publish.publish import Ports, publish
 from sfn.storage import PrefixRouter
 from sfn.storage.local import LocalStore
 from sfn.worker.catalog_sources import ConnectedCatalog
-from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
+from sfn.worker.worker import Worker, WorkerOptions
 from tests.faults import inspection
 from tests.faults.lake import NAMESPACE, Lake, Table, serving
 from tests.faults.proxy import Asked, Fault, Pass, Proxy
@@ -219,7 +219,7 @@ async def site(tmp_path: Path) -> AsyncGenerator[Site]:
         pause = timedelta(milliseconds=50)
         policy = Policy(await catalog.identity(), replica_lag=timedelta(), min_publish_interval=pause, is_swept=False)
         worker = Worker(
-            WorkerInbox(inbox, inbox, inbox, inbox),
+            inbox,
             OneSource(ConnectedCatalog(catalog, policy)),
             PrefixRouter({warehouse.as_uri(): store}),
             clock=clock,

@@ -35,7 +35,7 @@ from sfn.storage import PrefixRouter
 from sfn.telemetry.metrics import Metrics
 from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.outcome_log import OutcomeLog
-from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
+from sfn.worker.worker import Worker, WorkerOptions
 from tests.support.memory_inbox import MemoryInbox
 from tests.support.processes import until
 from tests.support.service import Daemon, Lake, configure, refused, serving, start
@@ -390,7 +390,7 @@ def service(
         metrics=metrics.events,
     )
     worker = Worker(
-        WorkerInbox(inbox, inbox, inbox, inbox),
+        inbox,
         catalogs,
         PrefixRouter({}),
         clock=SystemClock(),

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import asyncpg
@@ -25,9 +25,9 @@ from sfn.domain.jobs import (
     SweepCompleted,
     TableState,
 )
-from sfn.inbox import AdminQueries, CatalogAdmin, DeadLetters, DropLimit, InboxWriter, JobQueue, TableIndex
+from sfn.inbox.inbox import Inbox
 from sfn.inbox.intents import CHECK_DELAYS
-from sfn.inbox.model import AdminCommand, DeadLetter, DeadLetterFilter, FoldResult, InboxConfig
+from sfn.inbox.model import AdminCommand, DeadLetter, DeadLetterFilter, InboxConfig
 from sfn.inbox.postgres import PostgresInbox
 from sfn.inbox.postgres_server import PostgresServer
 from sfn.inbox.schema import (
@@ -63,18 +63,6 @@ FIRST, SECOND, THIRD, LAST = (pause.total_seconds() for pause in CHECK_DELAYS)
 DAY: Final = 86_400
 
 
-class AnyInbox(InboxWriter, JobQueue, TableIndex, DropLimit, AdminQueries, DeadLetters, CatalogAdmin, Protocol):
-    """All faces of an inbox."""
-
-    async def fold(self) -> FoldResult:
-        """Fold the oldest records that wait; see `sfn.inbox.inbox.Inbox.fold`."""
-        ...
-
-    async def run_maintenance_once(self, retention: timedelta) -> int:
-        """Delete old records and dead letters; see `sfn.inbox.inbox.Inbox.run_maintenance_once`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Site:
     """Where inboxes may be kept.
@@ -88,17 +76,17 @@ class Site:
     server: Callable[[], Postgres]
 
 
-Opened = AbstractAsyncContextManager[AnyInbox]
+Opened = AbstractAsyncContextManager[Inbox]
 
 
 @asynccontextmanager
-async def sqlite(site: Site, clock: HandClock) -> AsyncIterator[AnyInbox]:
+async def sqlite(site: Site, clock: HandClock) -> AsyncIterator[Inbox]:
     async with SqliteInbox.opened(site.folder / "inbox.db", TERMS, clock) as inbox:
         yield inbox
 
 
 @asynccontextmanager
-async def postgres(site: Site, clock: HandClock) -> AsyncIterator[AnyInbox]:
+async def postgres(site: Site, clock: HandClock) -> AsyncIterator[Inbox]:
     """One that begins anew each time in the same database: to make another one takes as long as a test."""
     server = PostgresServer(site.server().dsn())
     async with PostgresInbox.opened(server, TERMS, clock, stats_max_age=0) as inbox:
@@ -131,7 +119,7 @@ ADAPTERS: Mapping[str, Callable[[Site, HandClock], Opened]] = {
 class Ground:
     """An inbox, its clock, and what a receiver and a worker do with it."""
 
-    inbox: AnyInbox
+    inbox: Inbox
     clock: HandClock
 
     @property

@@ -76,7 +76,7 @@ async def test_sweep_of_a_catalog_with_a_quirk_misses_no_live_table(name: str) -
             live = server.truth.create(table)
             file = PublishedPointer(live.metadata_location, live.uuid, live.location, clock.now())
             await ground.settled(table, Done(ground.after(1e6), PublishResult(TableState(live=file, has_settled=True))))
-        ports = SweepPorts(adapter, inbox, inbox, inbox, clock)
+        ports = SweepPorts(adapter, inbox, clock)
         with suppress(ExternalError):
             await CatalogSweep(CatalogName(NAME), ports, POLICY).run(0.5)
     assert inbox.noted == [], "nothing differs"

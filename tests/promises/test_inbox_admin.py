@@ -10,7 +10,6 @@ from msgspec import structs
 from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, PublishResult, Rescheduled, Retry, TableState
-from sfn.inbox.catalogs import recorded_owner
 from sfn.inbox.model import MAX_UNDECODABLE_PER_SENDER, AdminCommand, DeadLetterFilter, DeadLetterStatus
 from tests.promises.inboxes import Ground, pointer, table
 
@@ -41,7 +40,7 @@ async def foreign(ground: Ground, name: str, catalog_id: str) -> None:
 
 async def noted(ground: Ground, catalog_id: str) -> str:
     """Whose the files are, of a catalog that is that one now; what was answered is what is remembered."""
-    owner = await recorded_owner("prod", catalog_id, ground.inbox, ground.inbox)
+    owner = await ground.inbox.recorded_owner("prod", catalog_id)
     assert await ground.inbox.owner_id("prod") == owner
     return owner
 

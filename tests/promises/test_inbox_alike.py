@@ -42,8 +42,9 @@ from sfn.domain.jobs import (
     TableState,
     Wakeup,
 )
+from sfn.inbox.inbox import Inbox
 from sfn.inbox.model import AdminCommand, DeadLetter
-from tests.promises.inboxes import ADAPTERS, AnyInbox, Ground, Site, pointer, table
+from tests.promises.inboxes import ADAPTERS, Ground, Site, pointer, table
 from tests.servers.postgres import Postgres
 from tests.support.clock import HandClock
 
@@ -144,7 +145,7 @@ class Alike(RuleBasedStateMachine):
         self.stack = AsyncExitStack()
         self.inboxes = self.runner.run(self._opened(list(ADAPTERS)))
 
-    async def _opened(self, adapters: Sequence[str]) -> list[AnyInbox]:
+    async def _opened(self, adapters: Sequence[str]) -> list[Inbox]:
         site = Site(Path(self.folder.name), lambda: self.server)
         return [await self.stack.enter_async_context(ADAPTERS[name](site, self.clock)) for name in adapters]
 
@@ -154,7 +155,7 @@ class Alike(RuleBasedStateMachine):
         self.runner.close()
         self.folder.cleanup()
 
-    def told(self, verb: Callable[[AnyInbox, int], Awaitable[T]]) -> list[T]:
+    def told(self, verb: Callable[[Inbox, int], Awaitable[T]]) -> list[T]:
         """Every inbox's answer."""
 
         async def tell() -> list[T]:
@@ -162,7 +163,7 @@ class Alike(RuleBasedStateMachine):
 
         return self.runner.run(tell())
 
-    def agreed(self, verb: Callable[[AnyInbox, int], Awaitable[T]]) -> T:
+    def agreed(self, verb: Callable[[Inbox, int], Awaitable[T]]) -> T:
         """The one answer of all."""
         first, *others = self.told(verb)
         for other in others:
@@ -175,7 +176,7 @@ class Alike(RuleBasedStateMachine):
 
     @rule(puts=st.lists(notes, max_size=5))
     def put_at_once(self, puts: list[list[InboxMessage]]) -> None:
-        async def put_all(inbox: AnyInbox, _: int) -> dict[int, PutResult]:
+        async def put_all(inbox: Inbox, _: int) -> dict[int, PutResult]:
             accepted: dict[int, PutResult] = {}
 
             async def put(number: int) -> None:
@@ -216,7 +217,7 @@ class Alike(RuleBasedStateMachine):
     def renew(self) -> None:
         pairs = self.pairs[-6:]
 
-        async def kept(inbox: AnyInbox, index: int) -> list[bool]:
+        async def kept(inbox: Inbox, index: int) -> list[bool]:
             claims = [pair[index] for pair in pairs]
             renewed = await inbox.renew(claims)
             return [claim in renewed for claim in claims]
@@ -248,7 +249,7 @@ class Alike(RuleBasedStateMachine):
 
     @rule()
     def look_at_intents(self) -> None:
-        async def open_ones(inbox: AnyInbox, _: int) -> list[object]:
+        async def open_ones(inbox: Inbox, _: int) -> list[object]:
             figures = await inbox.stats()
             standings = [await inbox.table_status(table("a", catalog)) for catalog in CATALOGS]
             return [figures.open_intents, figures.oldest_intent, [one and one.open_intents for one in standings]]
@@ -257,7 +258,7 @@ class Alike(RuleBasedStateMachine):
 
     @invariant()
     def they_know_the_same(self) -> None:
-        async def knowledge(inbox: AnyInbox, _: int) -> list[tuple[list[IndexedTable], list[DeadLetter]]]:
+        async def knowledge(inbox: Inbox, _: int) -> list[tuple[list[IndexedTable], list[DeadLetter]]]:
             ground = Ground(inbox, self.clock)
             return [(await ground.known(name), await ground.letters(name)) for name in CATALOGS]
 

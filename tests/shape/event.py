@@ -34,7 +34,7 @@ from sfn.storage.local import LocalStore
 from sfn.telemetry.metrics import Metrics
 from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.outcome_log import OutcomeLog
-from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
+from sfn.worker.worker import Worker, WorkerOptions
 
 _TOKEN: Final = "a-token-for-tests"  # noqa: S105 - it opens nothing
 _TABLE: Final = TableIdentifier("prod", ("sales",), "orders")
@@ -94,7 +94,7 @@ async def _publish_one(folder: Path) -> set[str]:
         )
         policy = Policy("c1", replica_lag=timedelta(), min_publish_interval=timedelta(), is_swept=False)
         worker = Worker(
-            WorkerInbox(inbox, inbox, inbox, inbox),
+            inbox,
             _One(ConnectedCatalog(catalog, policy)),
             PrefixRouter({folder.as_uri(): LocalStore()}),
             clock=clock,

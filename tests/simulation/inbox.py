@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from typing_extensions import override
 
@@ -21,7 +21,6 @@ from sfn.clock import Clock
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.errors import ErrorScope, Transient
-from sfn.inbox import DropLimit, InboxWriter, JobQueue, TableIndex
 from sfn.inbox.inbox import Inbox
 from sfn.inbox.jobs import KnownGroups, tables_with_uuid
 from sfn.inbox.letters import find_letters
@@ -52,10 +51,6 @@ FOREIGN = "foreign"
 SEEN = 9
 """Dead letters that an operator looks at."""
 QUEUE_LIMIT: Final = 10_000
-
-
-class InboxPorts(InboxWriter, JobQueue, TableIndex, DropLimit, Protocol):
-    """What a process has of the inbox."""
 
 
 def name_of(operation: Operation[Any], transaction: Transaction) -> str:

@@ -21,7 +21,7 @@ from sfn.inbox.model import NewDeadLetter
 from sfn.inbox.transaction import WorkerSignal
 from sfn.publish.policy import Policy
 from sfn.worker.catalog_sources import ConnectedCatalog
-from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
+from sfn.worker.worker import Worker, WorkerOptions
 from tests.simulation.catalog import CatalogTruth, Files
 from tests.simulation.faults import Faults
 from tests.simulation.gateway import Gateway
@@ -173,7 +173,7 @@ class Node:
         )
         source = ConnectedCatalog(told if service.policy.event_only else SimulatedCatalog(self), service.policy)
         self.worker = Worker(
-            WorkerInbox(self.inbox, self.inbox, self.inbox, self.inbox),
+            self.inbox,
             OneSource(service.truth.name, source),
             store,
             clock=self.clock,

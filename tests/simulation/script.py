@@ -101,7 +101,7 @@ class KilledAt:
 
     def _is_counted(self, call: str) -> bool:
         """Everything but the idle turns of the worker and what brought the hint."""
-        return call.split(" ", 2)[1] not in {"claim", "append", "renew", "_page", "tables", "live_count"}
+        return call.split(" ", 2)[1] not in {"claim", "append", "renew", "tables_after", "tables", "live_count"}
 
 
 class Stage:

@@ -22,7 +22,7 @@ from fastapi import APIRouter
 from typing_extensions import override
 
 from sfn.admin.app import routes
-from sfn.admin.routes import AdminContext, AdminInbox, ConfiguredCatalog, ProcessInfo
+from sfn.admin.routes import AdminContext, ConfiguredCatalog, ProcessInfo
 from sfn.domain.events import InboxMessage, Notification, PutResult, UndecodableRequest
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import FatalError, Rejected
@@ -403,9 +403,7 @@ class Office:
             "mute": ConfiguredCatalog("events", is_sweepable=False),
         }
         inbox = self.inbox
-        operations = AdminContext(
-            AdminInbox(inbox, inbox, inbox, inbox, inbox, inbox), self.process, catalogs, self._understand, self.clock
-        )
+        operations = AdminContext(inbox, self.process, catalogs, self._understand, self.clock)
         return routes(operations, OperatorAuth(keyring, RejectionLog(OPERATORS_PARTY)).authenticate)
 
     def _understand(self, event: UndecodableRequest) -> Sequence[Notification]:

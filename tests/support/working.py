@@ -36,7 +36,7 @@ from sfn.telemetry.metrics import Metrics
 from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.outcome_log import OutcomeMetrics, OutcomeSinks
 from sfn.worker.sweep import CatalogSweep, SweepPorts
-from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
+from sfn.worker.worker import Worker, WorkerOptions
 from tests.promises.inboxes import TERMS, Ground
 from tests.support.clock import HandClock
 from tests.support.memory_inbox import MemoryInbox
@@ -144,7 +144,7 @@ class Desk:
         self.has_retired = False
         self.trouble: Callable[[], Exception] | None = None
         self.worker = Worker(
-            WorkerInbox(self.inbox, self.inbox, self.inbox, self.inbox),
+            self.inbox,
             self,
             self,
             clock=self.clock,
@@ -289,7 +289,7 @@ class World:
     async def swept(self, policy: Policy = POLICY) -> SweepCompleted:
         """One sweep; `differed` are the kinds of difference that it reported."""
         self.inbox.noted.clear()
-        ports = SweepPorts(self.catalog, self.inbox, self.inbox, self.inbox, self.clock)
+        ports = SweepPorts(self.catalog, self.inbox, self.clock)
         sweep = CatalogSweep(CatalogName("prod"), ports, policy)
         try:
             return await sweep.run(0.5)

@@ -267,7 +267,7 @@ def fixture_inbox() -> MemoryInbox:
 async def test_a_catalog_has_a_policy_once_it_was_reached(
     ground: Ground, server: Server, opened: Open, inbox: MemoryInbox
 ) -> None:
-    sources = LazyCatalogRegistry(ground.load(CATALOG), {"prod": opened(server)}, RetiredCatalogs(), inbox, inbox)
+    sources = LazyCatalogRegistry(ground.load(CATALOG), {"prod": opened(server)}, RetiredCatalogs(), inbox)
     up = server.config
     server.config = complaint("ServiceUnavailableException", 503)
     for _ in range(2):
@@ -297,7 +297,7 @@ class Slow(MemoryInbox):
 
 async def test_all_who_ask_at_once_get_the_same_source(ground: Ground, server: Server, opened: Open) -> None:
     inbox = Slow(TERMS, HandClock())
-    sources = LazyCatalogRegistry(ground.load(CATALOG), {"prod": opened(server)}, RetiredCatalogs(), inbox, inbox)
+    sources = LazyCatalogRegistry(ground.load(CATALOG), {"prod": opened(server)}, RetiredCatalogs(), inbox)
     found = []
 
     async def ask() -> None:
@@ -316,7 +316,7 @@ async def test_a_configured_identity_needs_no_catalog(
 ) -> None:
     server.config = reply(b"", 500)
     sources = LazyCatalogRegistry(
-        ground.load(CATALOG), {"prod": opened(server, catalog_id="ours")}, RetiredCatalogs(), inbox, inbox
+        ground.load(CATALOG), {"prod": opened(server, catalog_id="ours")}, RetiredCatalogs(), inbox
     )
     source = await sources.get("prod")
     assert source is not None
@@ -332,7 +332,7 @@ async def test_a_catalog_that_became_another_is_told_with_what_helps(
 
     async def started(catalog_id: str) -> list[EventDict]:
         sources = LazyCatalogRegistry(
-            ground.load(CATALOG), {"prod": opened(server, catalog_id=catalog_id)}, RetiredCatalogs(), inbox, inbox
+            ground.load(CATALOG), {"prod": opened(server, catalog_id=catalog_id)}, RetiredCatalogs(), inbox
         )
         with capture_logs() as records:
             for _ in range(2):
@@ -353,7 +353,7 @@ async def test_a_catalog_that_retires_gets_no_files_from_then_on(
     ground: Ground, server: Server, opened: Open, inbox: MemoryInbox
 ) -> None:
     retirement = RetiredCatalogs()
-    sources = LazyCatalogRegistry(ground.load(CATALOG), {"prod": opened(server)}, retirement, inbox, inbox)
+    sources = LazyCatalogRegistry(ground.load(CATALOG), {"prod": opened(server)}, retirement, inbox)
     retired = []
     for retirement.names in (frozenset(), frozenset({"prod"}), frozenset({"other"})):
         source = await sources.get("prod")
@@ -365,7 +365,7 @@ async def test_a_catalog_that_retires_gets_no_files_from_then_on(
 
 
 async def test_another_name_is_no_catalog(ground: Ground, inbox: MemoryInbox) -> None:
-    assert await LazyCatalogRegistry(ground.load(CATALOG), {}, RetiredCatalogs(), inbox, inbox).get("prod") is None
+    assert await LazyCatalogRegistry(ground.load(CATALOG), {}, RetiredCatalogs(), inbox).get("prod") is None
 
 
 BOTH = f"""
@@ -411,7 +411,7 @@ async def test_a_start_asks_for_no_sweep_of_it(ground: Ground, tmp_path: Path) -
 
 async def test_it_is_who_its_settings_say(ground: Ground) -> None:
     inbox = MemoryInbox(TERMS, HandClock())
-    sources = LazyCatalogRegistry(ground.load(BOTH), {"hive": EventWorld("n").adapter}, RetiredCatalogs(), inbox, inbox)
+    sources = LazyCatalogRegistry(ground.load(BOTH), {"hive": EventWorld("n").adapter}, RetiredCatalogs(), inbox)
     source = await sources.get("hive")
     assert source is not None
     assert (source.policy.catalog_id, source.policy.event_only) == ("ours", True)

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from typing_extensions import override
 
 from sfn.clock import SystemClock
 from sfn.domain.events import InboxMessage, Intent, IntentOutcome, Notification, UndecodableRequest
@@ -31,7 +32,6 @@ from sfn.domain.jobs import (
 )
 from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.inbox import ClaimResult, letters
-from sfn.inbox.administration import Administration
 from sfn.inbox.inbox import Inbox
 from sfn.inbox.intents import MAX_UNKNOWN_TABLES
 from sfn.inbox.jobs import Jobs, KnownGroups
@@ -41,7 +41,8 @@ from sfn.inbox.records import encode_message, to_micros
 from sfn.inbox.schema import MAX_OUTCOMES, sqlite_text
 from sfn.inbox.sqlite import MIGRATIONS, connect
 from sfn.inbox.sqlite_writer import SqliteWriter, to_inbox_error
-from sfn.inbox.transaction import Appended, Run, Transaction, drive
+from sfn.inbox.transaction import Appended, Durability, Operation, Run, Transaction, WakeRule, Wakes, drive
+from tests.support.clock import HandClock
 from tests.support.memory_inbox import InlineRunner
 from tests.unit.rows import NOW, ORDERS
 from tests.unit.test_inbox_records import jobs, names
@@ -56,12 +57,23 @@ COMMAND = AdminCommand("ann", "", NOW)
 FEW, MANY = 300, 6_000
 
 
+class OpenRunner(InlineRunner):
+    """Runs operations in a transaction that is open."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self.open = transaction
+
+    @override
+    async def run(self, operation: Operation[T], durability: Durability, wakes: WakeRule[T] = Wakes.NO_WORKER) -> T:
+        return await operation(self.open)
+
+
 class File:
     """An inbox in a file, without a thread.
 
     Attributes:
         now: what its clock says.
-        operations, administration: the operations on it.
+        operations: the operations on it.
     """
 
     def __init__(self, path: Path | str = ":memory:", config: InboxConfig | None = None) -> None:
@@ -69,11 +81,15 @@ class File:
         self.runner = InlineRunner(connect(str(path)))
         self.operations = Operations(config or InboxConfig(), lambda: self.now)
         self.runner.undone = self.operations.forget_groups
-        self.administration = Administration(self.operations)
 
     def run(self, operation: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
         """Run an operation in a transaction."""
         return self.runner.run_now(operation)
+
+    def within(self, transaction: Transaction) -> Inbox:
+        """The inbox, for commands in an open transaction."""
+        runner = OpenRunner(transaction)
+        return Inbox(runner, self.operations, HandClock(self.now), queue_limit=9, observe_fold=lambda _: None)
 
     def put(self, *messages: InboxMessage) -> Appended:
         """Accept messages."""
@@ -407,8 +423,8 @@ LOOKS: dict[str, Callable[[File, Transaction], Awaitable[object]]] = {
     "that were replayed": lambda _, one: letters.find_letters(
         one, DeadLetterFilter(status=DeadLetterStatus.REPLAYED), 20, 0
     ),
-    "a batch of replays": lambda file, one: file.administration.replay(one, range(1, 100), [], COMMAND),
-    "one that is discarded": lambda file, one: file.administration.discard(one, [1], COMMAND),
+    "a batch of replays": lambda file, one: file.within(one).replay(range(1, 100), [], COMMAND),
+    "one that is discarded": lambda file, one: file.within(one).discard([1], COMMAND),
     "the prune": lambda _, one: letters.prune_letters(one, NOW, 20),
 }
 
@@ -435,8 +451,8 @@ def test_letters_that_were_closed_long_ago_go() -> None:
     found = file.run(lambda one: letters.find_letters(one, DeadLetterFilter(), 9, 0))
     first, second, *_, odd = (letter.id for letter in found)
     later = AdminCommand("ann", "", NOW + timedelta(hours=1))
-    file.run(lambda one: file.administration.discard(one, [first, odd], COMMAND))
-    file.run(lambda one: file.administration.discard(one, [second], later))
+    file.run(lambda one: file.within(one).discard([first, odd], COMMAND))
+    file.run(lambda one: file.within(one).discard([second], later))
     moment = NOW + timedelta(minutes=30)
     assert [file.run(lambda one: letters.prune_letters(one, moment, most)) for most in (1, 9, 9)] == [1, 1, 0]  # noqa: B023
     discarded = DeadLetterFilter(status=DeadLetterStatus.DISCARDED)

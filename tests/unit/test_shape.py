@@ -42,7 +42,7 @@ def test_comments_docstrings_and_messages_are_prose() -> None:
 @pytest.mark.parametrize(
     ("docstring", "expected"),
     [
-        ("See `sfn.inbox.DeadLetters.get_many`.", True),
+        ("See `sfn.inbox.JobQueue.claim`.", True),
         ("As `Files.read`", True),
         ("See `claim`. Waits a second.", False),
     ],

@@ -29,7 +29,7 @@ from sfn.storage import PrefixRouter
 from sfn.worker.capacity import FIRST_PAUSE, MAX_PAUSE, CapacityTracker, CircuitBreakers
 from sfn.worker.catalog_sources import ConnectedCatalog
 from sfn.worker.retry import MAX_RETRY_AFTER, RetryPolicy, bounded_retry_after
-from sfn.worker.worker import Worker, WorkerInbox, WorkerOptions
+from sfn.worker.worker import Worker, WorkerOptions
 from tests.support.clock import EvenChance, HandClock
 from tests.support.memory_inbox import MemoryInbox
 from tests.support.working import Book
@@ -471,7 +471,7 @@ async def test_after_an_outage_every_row_is_looked_at(share: float, concurrency:
     clock, journal = HandClock(), Journal()
     inbox = SlowInbox(clock, FIRST_PAUSE * share)
     worker = Worker(
-        WorkerInbox(inbox, inbox, inbox, inbox),
+        inbox,
         Outage(),
         PrefixRouter({}),
         clock=clock,

@@ -318,7 +318,7 @@ async def test_while_a_sweep_runs_the_report_of_the_one_before_is_kept(world: Wo
     seen: list[SweepReport | None] = []
     sweeps, ports = (
         SweepRunner(world.clock),
-        SweepPorts(world.catalog, world.inbox, world.inbox, world.inbox, world.clock),
+        SweepPorts(world.catalog, world.inbox, world.clock),
     )
     world.create("orders")
     world.catalog.before_load = lambda: seen.append(sweeps.latest_reports["prod"].previous)

@@ -48,7 +48,7 @@ class DeadLetterRoutes:
     """Routes to dead letters."""
 
     def __init__(self, context: AdminContext) -> None:
-        self._context, self._letters = context, context.inbox.dead_letters
+        self._context, self._inbox = context, context.inbox
 
     def register(self, router: APIRouter) -> None:
         """Add the routes to a router."""
@@ -64,22 +64,20 @@ class DeadLetterRoutes:
     async def find(self, search: Annotated[DeadLetterSearch, Query()]) -> DeadLetterPage:
         """List dead letters by id, in pages."""
         letter_filter = await self._to_filter(search, None if search.status == "all" else search.status)
-        found = await self._letters.list_after(letter_filter, search.after, search.limit)
+        found = await self._inbox.list_after(letter_filter, search.after, search.limit)
         return DeadLetterPage(
             dead_letters=[DeadLetterModel.from_letter(letter) for letter in found], next=_next(found, search.limit)
         )
 
     async def show(self, number: Annotated[int, Path(ge=0, le=MAX_ID)]) -> DeadLetterDetails:
         """Return one dead letter, with its undecodable request, or the owner of the file in its table's place."""
-        found = await self._letters.get_many([number])
+        found = await self._inbox.get_many([number])
         if not found:
             raise HTTPException(HTTPStatus.NOT_FOUND, f"no dead letter has the id {number}")
         letter = found[0]
-        table_status = (
-            await self._context.inbox.queries.table_status(letter.subject) if letter.subject is not None else None
-        )
+        table_status = await self._inbox.table_status(letter.subject) if letter.subject is not None else None
         foreign_catalog_id = table_status.table_state.foreign_catalog_id if table_status is not None else None
-        return DeadLetterDetails.with_request(letter, await self._letters.request_of(number), foreign_catalog_id)
+        return DeadLetterDetails.with_request(letter, await self._inbox.request_of(number), foreign_catalog_id)
 
     async def replay(self, selection: DeadLetterSelection, request: Request) -> ReplayResult:
         """Queue the tables of open letters again; the catalog's present answer is published.
@@ -94,7 +92,7 @@ class DeadLetterRoutes:
         count, remaining = 0, batch
         while True:
             part = await self._next_part(remaining)
-            count += await self._letters.replay(part.letter_ids, part.notifications, command)
+            count += await self._inbox.replay(part.letter_ids, part.notifications, command)
             failed += part.failed
             remaining = remaining[len(part.letter_ids) + len(part.failed) :]
             if not remaining or selection.ids is None:
@@ -108,7 +106,7 @@ class DeadLetterRoutes:
         """Close open letters and leave their tables unchanged until the next event."""
         batch, following = await self._select(selection)
         command = self._context.command(request, _describe_selection(selection))
-        count = await self._letters.discard([letter.id for letter in batch], command)
+        count = await self._inbox.discard([letter.id for letter in batch], command)
         _log.info("dead letters discarded", number=count, actor=command.actor)
         return DiscardResult(discarded=count, skipped=_skipped_ids(selection, batch), next=following)
 
@@ -121,7 +119,7 @@ class DeadLetterRoutes:
             try:
                 if letter.reason is DeadLetterReason.UNDECODABLE:
                     # Read each request in its own call, so that the event loop is free between two decodings.
-                    part.notifications += self._decode(await self._letters.request_of(letter.id))
+                    part.notifications += self._decode(await self._inbox.request_of(letter.id))
                 part.letter_ids.append(letter.id)
             except Rejected as refusal:
                 part.failed.append(FailedReplay(id=letter.id, why=str(refusal)))
@@ -132,17 +130,17 @@ class DeadLetterRoutes:
         if (selection.ids is None) == (selection.filter is None):
             raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, "expected either ids or a filter, found both or none")
         if selection.ids is not None:
-            found = await self._letters.get_many(selection.ids)
+            found = await self._inbox.get_many(selection.ids)
             return [letter for letter in found if letter.status is DeadLetterStatus.OPEN], None
         letter_filter = await self._to_filter(selection.filter or DeadLetterCriteria(), DeadLetterStatus.OPEN)
-        found = await self._letters.list_after(letter_filter, selection.after, selection.limit)
+        found = await self._inbox.list_after(letter_filter, selection.after, selection.limit)
         return found, _next(found, selection.limit)
 
     async def _to_filter(self, chosen: DeadLetterCriteria, status: DeadLetterStatus | None) -> DeadLetterFilter:
         catalog = chosen.catalog
         known = catalog is None or catalog in self._context.catalogs
         # A catalog that was removed from the configuration may still have letters.
-        if catalog is not None and not (known or await self._letters.list_newest(DeadLetterFilter(None, catalog), 1)):
+        if catalog is not None and not (known or await self._inbox.list_newest(DeadLetterFilter(None, catalog), 1)):
             self._context.configured_catalog(catalog)
         table = self._context.parse_table(chosen.table, chosen.catalog) if chosen.table is not None else None
         before, since = chosen.before, chosen.since

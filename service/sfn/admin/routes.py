@@ -41,17 +41,8 @@ from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import IndexedTable
 from sfn.errors import suggest_name
-from sfn.inbox import (
-    STAT_STATES,
-    AdminQueries,
-    CatalogAdmin,
-    DeadLetters,
-    DropLimit,
-    InboxWriter,
-    QueueStats,
-    TableIndex,
-)
-from sfn.inbox.catalogs import recorded_owner
+from sfn.inbox import STAT_STATES, QueueStats
+from sfn.inbox.inbox import Inbox
 from sfn.inbox.model import AdminCommand, DeadLetterFilter
 from sfn.publish.policy import TableFilter
 from sfn.worker.capacity import CircuitBreakerState
@@ -108,18 +99,6 @@ SECURITY_EXTRA: Final[dict[str, Any]] = {"security": [{"operator": []}]}
 
 
 @dataclass(frozen=True, slots=True)
-class AdminInbox:
-    """Ports of the inbox that the admin API uses."""
-
-    queries: AdminQueries
-    dead_letters: DeadLetters
-    catalog_admin: CatalogAdmin
-    drop_limit: DropLimit
-    table_index: TableIndex
-    writer: InboxWriter
-
-
-@dataclass(frozen=True, slots=True)
 class ConfiguredCatalog:
     """A configured catalog.
 
@@ -171,14 +150,14 @@ class AdminContext:
     """The inbox, the catalogs and the state of the process, for all routes.
 
     Attributes:
-        inbox: ports of the inbox.
+        inbox: the inbox.
         process: state of this process.
         catalogs: the configured catalogs, by name.
         decode: decodes an undecodable request again; raises `Rejected`, also if its sender is not configured any more.
         clock: the wall clock.
     """
 
-    inbox: AdminInbox
+    inbox: Inbox
     process: ProcessInfo
     catalogs: Mapping[str, ConfiguredCatalog]
     decode: Callable[[UndecodableRequest], Sequence[Notification]]
@@ -244,8 +223,7 @@ class StatusRoutes:
     """Read-only routes."""
 
     def __init__(self, context: AdminContext) -> None:
-        self._context, self._queries, self._letters = context, context.inbox.queries, context.inbox.dead_letters
-        self._catalog_admin = context.inbox.catalog_admin
+        self._context, self._inbox = context, context.inbox
 
     def register(self, router: APIRouter) -> None:
         """Add them."""
@@ -263,7 +241,7 @@ class StatusRoutes:
     async def status(self) -> ServiceStatus:
         """Return the state of the service."""
         process = self._context.process
-        stats = await self._queries.stats()
+        stats = await self._inbox.stats()
         reasons: Counter[str] = Counter()
         for (_, reason), count in stats.dead_letters.items():
             reasons[reason] += count
@@ -286,14 +264,14 @@ class StatusRoutes:
         configured = self._context.configured_catalog(catalog)
         levels = tuple(level for level in namespace.split(LEVEL_SEPARATOR) if level)
         name = TableIdentifier(catalog, levels, table)
-        table_status = await self._queries.table_status(name)
+        table_status = await self._inbox.table_status(name)
         is_covered = configured.interest.covers(name)
         if table_status is None:
             why = "no event has named it yet" if is_covered else "the catalog's include or exclude leaves it out"
             raise HTTPException(HTTPStatus.NOT_FOUND, f"the inbox knows no table {name}: {why}")
         retired = catalog in self._context.process.retired_catalogs.names
         unpublished = UnpublishedReason.for_table(name, table_status, is_retired=retired, is_covered=is_covered)
-        letters = await self._letters.list_newest(DeadLetterFilter(status=None, table=name), MAX_DEAD_LETTERS)
+        letters = await self._inbox.list_newest(DeadLetterFilter(status=None, table=name), MAX_DEAD_LETTERS)
         return TableModel.from_status(name, table_status, unpublished, letters)
 
     async def audit(
@@ -302,14 +280,14 @@ class StatusRoutes:
         before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
     ) -> AuditPage:
         """Return the commands of operators, newest first."""
-        entries = [AuditEntryModel.from_entry(entry) for entry in await self._queries.audit_log(before, limit)]
+        entries = [AuditEntryModel.from_entry(entry) for entry in await self._inbox.audit_log(before, limit)]
         return AuditPage(entries=entries, next=entries[-1].id if len(entries) == limit else None)
 
     async def _catalog_model(self, name: str, stats: QueueStats) -> CatalogModel:
         process = self._context.process
         report = process.sweep_reports().get(name)
         catalog_id = process.catalog_ids().get(name)
-        drop_limit = await self._queries.drop_limit_state(name)
+        drop_limit = await self._inbox.drop_limit_state(name)
         tables = {state: stats.tables.get((name, state), 0) for state in STAT_STATES}
         missing = stats.missing.get(name)
         return CatalogModel(
@@ -333,7 +311,7 @@ class StatusRoutes:
         """Return the other `catalog_id` that the files of a catalog carry; None if they carry its own."""
         if catalog_id is None:
             return None
-        owner = await recorded_owner(name, catalog_id, self._catalog_admin, self._context.inbox.table_index)
+        owner = await self._inbox.recorded_owner(name, catalog_id)
         return owner if owner != catalog_id else None
 
 
@@ -375,9 +353,7 @@ class CatalogRoutes:
         """Sweep catalogs now; `/status` shows the progress."""
         catalogs = self._context.sweepable_catalogs(body.catalogs if body is not None else ())
         command = self._context.command(request, ", ".join(catalogs))
-        await self._inbox.catalog_admin.reconcile(
-            [Notification(CatalogName(name), sender=SENDER) for name in catalogs], command
-        )
+        await self._inbox.reconcile([Notification(CatalogName(name), sender=SENDER) for name in catalogs], command)
         _log.info("sweeps requested", catalogs=catalogs, actor=command.actor)
         starts_at = {name: at for name in catalogs if (at := await self._starts_at(name)) is not None}
         return SweepAccepted(catalogs=catalogs, requested_at=command.at, starts_at=starts_at)
@@ -386,7 +362,7 @@ class CatalogRoutes:
         """Release the held tables of a catalog: each of them may take its step once."""
         self._context.configured_catalog(catalog)
         command = self._context.command(request, catalog)
-        released = await self._inbox.drop_limit.release(catalog, command)
+        released = await self._inbox.release(catalog, command)
         _log.info("drop limit released", catalog=catalog, tables=released, actor=command.actor)
         return ReleasedTables(released=released)
 
@@ -398,7 +374,7 @@ class CatalogRoutes:
         409. Then no table is queued. `force` queues all of the tables.
         """
         self._context.configured_catalog(catalog)
-        recorded_owner_id = await self._inbox.catalog_admin.owner_id(catalog)
+        recorded_owner_id = await self._inbox.owner_id(catalog)
         if not body.force:
             await self._check_catalog_id(catalog, body, recorded_owner_id)
         count = 0
@@ -415,7 +391,7 @@ class CatalogRoutes:
                 Notification(table, sender=SENDER, force=True, adopt_catalog_id=body.from_) for table in tables
             ]
             about = f"{catalog} from {body.from_}: {', '.join(table.dotted for table in tables[:10])}"
-            await self._inbox.catalog_admin.adopt(notifications, self._context.command(request, about))
+            await self._inbox.adopt(notifications, self._context.command(request, about))
             count += len(notifications)
         _log.info("files adopted", catalog=catalog, catalog_id=body.from_, tables=count)
         return AffectedTables(tables=count)
@@ -428,20 +404,20 @@ class CatalogRoutes:
         self._context.configured_catalog(catalog)
         undo = body is not None and body.undo
         command = self._context.command(request, catalog)
-        await self._inbox.catalog_admin.retire(catalog, retired=not undo, command=command)
-        self._context.process.retired_catalogs.names = await self._inbox.catalog_admin.retired_catalogs()
+        await self._inbox.retire(catalog, retired=not undo, command=command)
+        self._context.process.retired_catalogs.names = await self._inbox.retired_catalogs()
         _log.warning("catalog unretired" if undo else "catalog retired", catalog=catalog, actor=command.actor)
         count = 0
         async for page in self._pages(catalog):
-            await self._inbox.writer.put([Notification(known.table, sender=SENDER, force=True) for known in page])
+            await self._inbox.put([Notification(known.table, sender=SENDER, force=True) for known in page])
             count += len(page)
         if undo and self._context.configured_catalog(catalog).is_sweepable:
-            await self._inbox.writer.put([Notification(CatalogName(catalog), sender=SENDER)])
+            await self._inbox.put([Notification(CatalogName(catalog), sender=SENDER)])
         return AffectedTables(tables=count)
 
     async def _starts_at(self, catalog: str) -> datetime | None:
         """Return the earliest start of a requested sweep: there is a pause between two sweeps of a catalog."""
-        status = await self._inbox.queries.table_status(CatalogName(catalog))
+        status = await self._inbox.table_status(CatalogName(catalog))
         return status.due_at if status is not None and status.state == "queued" else None
 
     async def _check_catalog_id(self, catalog: str, body: AdoptRequest, recorded_owner_id: str | None) -> None:
@@ -471,7 +447,7 @@ class CatalogRoutes:
         tables = [self._context.parse_table(identifier, catalog) for identifier in dict.fromkeys(named)]
         page = []
         for table in tables:
-            status = await self._inbox.queries.table_status(table)
+            status = await self._inbox.table_status(table)
             if status is None:
                 detail = f"the inbox knows no table {table}: no event has named it yet; no table was queued"
                 raise HTTPException(HTTPStatus.NOT_FOUND, detail)
@@ -484,7 +460,7 @@ class CatalogRoutes:
 
     async def _pages(self, catalog: str) -> AsyncIterator[list[IndexedTable]]:
         page: list[IndexedTable] = []
-        async for known in self._inbox.table_index.tables(catalog):
+        async for known in self._inbox.tables(catalog):
             page.append(known)
             if len(page) == BATCH_SIZE:
                 yield page

@@ -24,8 +24,7 @@ from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.catalogs.rest.settings import RestSettings
 from sfn.clock import Clock, SystemClock
 from sfn.errors import SfnError
-from sfn.inbox import CatalogAdmin, TableIndex
-from sfn.inbox.catalogs import recorded_owner
+from sfn.inbox.inbox import Inbox
 from sfn.inbox.model import InboxConfig
 from sfn.publish.policy import OnDrop, Policy, TableFilter
 from sfn.settings.root import Settings
@@ -253,7 +252,7 @@ class LazyCatalogRegistry:
         settings: all settings.
         catalogs: adapters, by name.
         retirement: retired catalogs.
-        catalog_admin, table_index: inbox, which records the `catalog_id` of the files.
+        inbox: records the `catalog_id` of the files.
         vended: factory of vended stores.
     """
 
@@ -262,12 +261,11 @@ class LazyCatalogRegistry:
         settings: Settings,
         catalogs: Mapping[str, IdentifiedCatalog],
         retirement: RetiredCatalogs,
-        catalog_admin: CatalogAdmin,
-        table_index: TableIndex,
+        inbox: Inbox,
         vended: VendedStoresFactory = lambda _name, _catalog: None,
     ) -> None:
         self._settings, self._catalogs, self._retirement = settings, catalogs, retirement
-        self._catalog_admin, self._table_index, self._vended = catalog_admin, table_index, vended
+        self._inbox, self._vended = inbox, vended
         self._sources: dict[str, ConnectedCatalog] = {}
         self._recording: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
 
@@ -295,7 +293,7 @@ class LazyCatalogRegistry:
         # The lock saves work: many jobs connect at once, and finding the owner of the files reads all tables' rows.
         async with self._recording[catalog]:
             if catalog not in self._sources:
-                owner = await recorded_owner(catalog, catalog_id, self._catalog_admin, self._table_index)
+                owner = await self._inbox.recorded_owner(catalog, catalog_id)
                 _log.info("catalog reached", catalog=catalog, catalog_id=catalog_id)
                 if owner != catalog_id:
                     remedy = f"sfn adopt {catalog} --from {owner}"

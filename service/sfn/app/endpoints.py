@@ -21,7 +21,7 @@ from sfn.facade import TableSource
 from sfn.facade.app import Facade, FacadeApplication, FacadeOptions, mount_facade
 from sfn.facade.discovery import ScannedTables, folder_scans
 from sfn.facade.metadata_files import StoreFiles, open_tree
-from sfn.facade.tables import FacadeInbox, PublishedTables, TableLoader
+from sfn.facade.tables import PublishedTables, TableLoader
 from sfn.formats.event import Sender
 from sfn.gateway.commits import CommitRecorder, IntentOptions, OnInboxFailure, OwedSweeps
 from sfn.gateway.connection import PublicAddress
@@ -33,6 +33,7 @@ from sfn.http.secrets import AuthScheme, PartyTokens, WatchedTokenFile
 from sfn.http.senders import OPERATORS_PARTY, Keyring, OperatorAuth, Senders, anonymous_senders
 from sfn.http.server import Certificate
 from sfn.inbox import InboxWriter
+from sfn.inbox.inbox import Inbox
 from sfn.limits import BodyMemory
 from sfn.pull import PullServer
 from sfn.pull.source import PullOptions, PullSource
@@ -160,7 +161,7 @@ MISSING_LIFETIME: Final = 5.0
 
 def build_facade(
     settings: Settings | None,
-    inbox: FacadeInbox,
+    inbox: Inbox,
     stores: StoreRouter,
     admits: Callable[[bytes | None], bool] | None,
     readers: FacadeMetrics,

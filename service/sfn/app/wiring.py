@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NoReturn, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import anyio
 import structlog
 from fastapi import APIRouter
 
 from sfn.admin.app import routes
-from sfn.admin.routes import AdminContext, AdminInbox, ConfiguredCatalog, ProcessInfo, RetiredCatalogs
+from sfn.admin.routes import AdminContext, ConfiguredCatalog, ProcessInfo, RetiredCatalogs
 from sfn.app.catalogs import (
     VERSION,
     LazyCatalogRegistry,
@@ -49,7 +48,8 @@ from sfn.http.ingest import EventFilter, EventsEndpoint, Readiness, to_request
 from sfn.http.secrets import WatchedTokenFile
 from sfn.http.senders import ANONYMOUS
 from sfn.http.server import Certificate
-from sfn.inbox import AdminQueries, CatalogAdmin, DeadLetters, DropLimit, InboxWriter, JobQueue, TableIndex
+from sfn.inbox import InboxWriter
+from sfn.inbox.inbox import Inbox
 from sfn.inbox.model import CommittedTransaction, FoldResult, InboxConfig
 from sfn.inbox.postgres import PostgresInbox, preflight
 from sfn.inbox.postgres_server import PostgresServer, PreflightResult
@@ -62,22 +62,7 @@ from sfn.storage import ObjectStore, PrefixRouter, StoreRouter
 from sfn.telemetry.metrics import Metrics
 from sfn.telemetry.scrape import LabelNames, Scrape, ScrapedStats, ScrapeSources
 from sfn.worker.outcome_log import OutcomeLog, OutcomeMetrics, OutcomeSinks
-from sfn.worker.worker import Worker, WorkerInbox
-
-
-class InboxAdapter(InboxWriter, JobQueue, TableIndex, DropLimit, AdminQueries, DeadLetters, CatalogAdmin, Protocol):
-    """An inbox with all of its interfaces, and its maintenance."""
-
-    async def run_maintenance(self, retention: timedelta) -> NoReturn:
-        """Keep the inbox small, forever.
-
-        Args:
-            retention: time for which events are stored.
-
-        Raises:
-            FatalError: the inbox cannot be trusted any more.
-        """
-        ...
+from sfn.worker.worker import Worker
 
 
 def open_inbox(
@@ -85,7 +70,7 @@ def open_inbox(
     clock: Clock,
     observe: Callable[[CommittedTransaction], None],
     observe_fold: Callable[[FoldResult], None],
-) -> AbstractAsyncContextManager[InboxAdapter]:
+) -> AbstractAsyncContextManager[Inbox]:
     """Open the configured inbox, and close it in the end.
 
     Args:
@@ -330,7 +315,7 @@ async def build_service(
         readiness = Readiness(STARTING)
         retirement = RetiredCatalogs(await _retired_catalogs(inbox))
         catalog_registry = LazyCatalogRegistry(
-            settings, catalogs, retirement, inbox, inbox, vended_stores_factory(settings, stores, registry, clock)
+            settings, catalogs, retirement, inbox, vended_stores_factory(settings, stores, registry, clock)
         )
         worker = _build_worker(settings, inbox, catalog_registry, stores, clock, metering.metrics)
         process = ProcessInfo(
@@ -398,7 +383,7 @@ async def _warn_of_local_locks(settings: Settings) -> None:
         )
 
 
-async def _retired_catalogs(inbox: InboxAdapter) -> frozenset[str]:
+async def _retired_catalogs(inbox: Inbox) -> frozenset[str]:
     """Return the retired catalogs; retry, because one lost answer is no reason to end.
 
     Raises:
@@ -411,7 +396,7 @@ async def _retired_catalogs(inbox: InboxAdapter) -> frozenset[str]:
     return await inbox.retired_catalogs()
 
 
-async def _maintain(settings: Settings, inbox: InboxAdapter, retirement: RetiredCatalogs) -> None:
+async def _maintain(settings: Settings, inbox: Inbox, retirement: RetiredCatalogs) -> None:
     if not is_shared(settings):
         await inbox.run_maintenance(settings.inbox.event_retention)
     async with anyio.create_task_group() as tasks:
@@ -419,7 +404,7 @@ async def _maintain(settings: Settings, inbox: InboxAdapter, retirement: Retired
         tasks.start_soon(_follow_retirement, inbox, retirement)
 
 
-async def _follow_retirement(inbox: InboxAdapter, retirement: RetiredCatalogs) -> None:
+async def _follow_retirement(inbox: Inbox, retirement: RetiredCatalogs) -> None:
     """Poll the retired catalogs forever: operators may retire one through another process."""
     while True:
         await anyio.sleep(_RETIREMENT_POLL_SECONDS)
@@ -429,14 +414,14 @@ async def _follow_retirement(inbox: InboxAdapter, retirement: RetiredCatalogs) -
 
 def _build_worker(
     settings: Settings,
-    inbox: InboxAdapter,
+    inbox: Inbox,
     catalog_registry: LazyCatalogRegistry,
     stores: StoreRouter,
     clock: Clock,
     metrics: Metrics,
 ) -> Worker:
     return Worker(
-        WorkerInbox(inbox, inbox, inbox, inbox),
+        inbox,
         catalog_registry,
         stores,
         clock=clock,
@@ -449,7 +434,7 @@ def _build_worker(
 def _build_application(
     settings: Settings,
     access_control: AccessControl,
-    inbox: InboxAdapter,
+    inbox: Inbox,
     readiness: Readiness,
     process: ProcessInfo,
     on_fatal: Callable[[FatalError], None],
@@ -468,7 +453,7 @@ def _build_application(
         memory=memory,
     )
     operations = AdminContext(
-        inbox=AdminInbox(inbox, inbox, inbox, inbox, inbox, inbox),
+        inbox=inbox,
         process=process,
         catalogs={
             name: ConfiguredCatalog(one.type, not one.is_event_only, table_filter(one))

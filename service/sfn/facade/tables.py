@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from hashlib import sha256
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import anyio
@@ -22,7 +22,8 @@ from sfn.domain.jobs import PublishedPointer
 from sfn.errors import ExternalError, LocationRefused, Stale, Unreachable, Unsafe
 from sfn.facade import Namespace, TablePlace
 from sfn.facade.discovery import ScannedTables
-from sfn.inbox import AdminQueries, TableIndex
+from sfn.inbox import TableIndex
+from sfn.inbox.inbox import Inbox
 from sfn.reader import metadata
 from sfn.reader.api import parse_identifier
 from sfn.reader.files import FileReader
@@ -319,10 +320,6 @@ _MAX_CACHED_PLACES: Final = 100_000
 _CachedPlace: TypeAlias = tuple[float, TablePlace | None]
 
 
-class FacadeInbox(TableIndex, AdminQueries, Protocol):
-    """The inbox, as far as the facade needs it."""
-
-
 class PublishedTables:
     """A `TableSource` of the published tables of a catalog, from the inbox.
 
@@ -334,7 +331,7 @@ class PublishedTables:
         trees: files, by canonical root; a table below none of the roots is not shown.
     """
 
-    def __init__(self, inbox: FacadeInbox, catalog: str, trees: Mapping[str, FileReader]) -> None:
+    def __init__(self, inbox: Inbox, catalog: str, trees: Mapping[str, FileReader]) -> None:
         self._inbox, self._catalog, self._trees = inbox, catalog, trees
         listed = partial(_scan_published, inbox, catalog, trees)
         self._index = ScannedTables(

@@ -2,11 +2,12 @@
 
 Accepting an event only appends it to the log. There is one job for each table, and one for each catalog: its sweep,
 which checks all tables of the catalog. Jobs follow from the log: before a claim, the records that wait are folded into
-them. The ports are `InboxWriter` (the way in), `JobQueue`, `DeadLetters` and others below. One class implements all of
-them, `sfn.inbox.inbox.Inbox`, by one set of operations:
+them. `sfn.inbox.inbox.Inbox` is the whole inbox; the ports below are the parts of it that receivers, workers and
+publishes need.
 
-    inbox           the ports, and what a process remembers between transactions
-    operations      append, fold, claim, settle and others, each in one transaction; `administration` for operators
+    inbox           receivers and workers, and what a process remembers between transactions
+    administration  queries and commands of operators
+    operations      fold, claim, settle and others, each in one transaction
     model           a job and other values                     transitions      how a job changes
     jobs            stored jobs, and which one is next         reported_tables  what events report of a table
     letters, catalogs, intents                                 records          how values are stored
@@ -32,19 +33,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Protocol
 
-from sfn.domain.events import InboxMessage, Notification, PutResult, TableReport, UndecodableRequest
-from sfn.domain.identifiers import JobKey, TableIdentifier
+from sfn.domain.events import InboxMessage, PutResult, TableReport
+from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Outcome
-from sfn.inbox.model import (
-    AdminCommand,
-    AuditEntry,
-    DeadLetter,
-    DeadLetterFilter,
-    FoldResult,
-    NewDeadLetter,
-    OutcomeRecord,
-    TableStatus,
-)
+from sfn.inbox.model import FoldResult, NewDeadLetter
 
 
 class InboxWriter(Protocol):
@@ -167,21 +159,8 @@ class TableIndex(Protocol):
         """Return the other tables that have a live file at the location, whatever their uuid."""
         ...
 
-
-class DropLimit(Protocol):
-    """Port of operators and sweeps: the bound on drops and rollbacks."""
-
     async def max_missing(self, catalog: str) -> int:
         """Return how many missing tables one sweep may find before their drops are held."""
-        ...
-
-    async def release(self, catalog: str, command: AdminCommand) -> int:
-        """Reset the drop limit of a catalog, queue its held jobs, and return their number.
-
-        The limit is overridden once for each of these jobs. They are released in batches, so that other calls are not
-        blocked. If a batch raises or the process ends, the remaining jobs stay held. The audit log has the number of
-        released jobs, and the same command continues.
-        """
         ...
 
 
@@ -258,90 +237,3 @@ class DropLimitState:
     steps: int
     limit: int
     live_tables: int
-
-
-class AdminQueries(Protocol):
-    """Port of operators: the state of the inbox. Every call raises `Transient` with scope inbox, or `FatalError`."""
-
-    async def stats(self) -> QueueStats:
-        """Return counts of jobs, dead letters and intents, without reading every job."""
-        ...
-
-    async def table_status(self, subject: JobKey) -> TableStatus | None:
-        """Return the state of one job; None if there is none."""
-        ...
-
-    async def outcome_history(self, subject: JobKey) -> list[OutcomeRecord]:
-        """Return the last outcomes of a job, newest first."""
-        ...
-
-    async def drop_limit_state(self, catalog: str) -> DropLimitState: ...
-
-    async def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
-        """Return audit entries with ids below `before`, newest first; None starts with the newest."""
-        ...
-
-
-class DeadLetters(Protocol):
-    """Port of operators: search, replay and discard dead letters. Every call raises as those of `AdminQueries` do."""
-
-    async def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
-        """Return at most `limit` matching dead letters with ids above `after`, by id."""
-        ...
-
-    async def list_newest(self, letter_filter: DeadLetterFilter, limit: int) -> list[DeadLetter]:
-        """Return at most `limit` matching dead letters, newest first."""
-        ...
-
-    async def get_many(self, ids: Sequence[int]) -> list[DeadLetter]:
-        """Return the dead letters with these ids, by id; unknown ids are ignored."""
-        ...
-
-    async def request_of(self, letter_id: int) -> UndecodableRequest | None:
-        """Return the request of a dead letter; None if the letter is about a table or catalog."""
-        ...
-
-    async def replay(self, ids: Sequence[int], notifications: Sequence[Notification], command: AdminCommand) -> int:
-        """Queue the subjects of open dead letters and close the letters, in one transaction.
-
-        Args:
-            ids: ids of letters; those that are not open are ignored.
-            notifications: the notifications of the undecodable requests among them, which can be decoded now.
-            command: the entry for the audit log.
-
-        Returns:
-            The number of letters that were open.
-        """
-        ...
-
-    async def discard(self, ids: Sequence[int], command: AdminCommand) -> int:
-        """Close open dead letters and return their number; their subjects do not change."""
-        ...
-
-
-class CatalogAdmin(Protocol):
-    """Port of operators: whole catalogs. Every call raises as those of `AdminQueries` do."""
-
-    async def reconcile(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
-        """Schedule a sweep of the catalog of each notification."""
-        ...
-
-    async def adopt(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
-        """Let tables adopt the files in their place; each notification names the `catalog_id` in these files."""
-        ...
-
-    async def retire(self, catalog: str, *, retired: bool, command: AdminCommand) -> None:
-        """Record durably that the tables of a catalog get no files any more, or that they get files again."""
-        ...
-
-    async def owner_id(self, catalog: str) -> str | None:
-        """Return the `catalog_id` that was recorded last; None if there is none."""
-        ...
-
-    async def record_owner(self, catalog: str, catalog_id: str) -> None:
-        """Record durably which `catalog_id` the files of a catalog carry; see `sfn.inbox.catalogs.recorded_owner`."""
-        ...
-
-    async def retired_catalogs(self) -> frozenset[str]:
-        """Return the names of the retired catalogs."""
-        ...

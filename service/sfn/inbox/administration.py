@@ -1,34 +1,31 @@
-"""Queries and commands of operators, and the pruning of old records; each runs in one transaction.
+"""The inbox as operators, sweeps and readers see it: queries and commands, each in one transaction.
 
-A command folds first: everything that was accepted before it is applied before it. A command that finds more records
-than one transaction folds returns None, after it has folded some; the caller runs it again.
+A query or a command sees what was accepted before it, because it folds first.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from functools import wraps
+from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 import anyio
 
-from sfn.domain.events import Notification, TableReport
+from sfn.clock import Clock
+from sfn.domain.events import Notification
 from sfn.domain.identifiers import JobKey, TableIdentifier
-from sfn.inbox import DropLimitState, QueueStats, catalogs
+from sfn.domain.jobs import IndexedTable
+from sfn.inbox import DropLimitState, QueueStats, catalogs, jobs, letters
 from sfn.inbox.intents import intent_stats, intents_of
-from sfn.inbox.jobs import counts_by_state, held_keys, missing_tables, oldest_due
-from sfn.inbox.letters import (
-    add_audit_entry,
-    end,
-    letter_counts,
-    letters_with_ids,
-    oldest_letters,
-)
 from sfn.inbox.model import (
     RELEASE_BATCH_SIZE,
     AdminCommand,
+    DeadLetter,
+    DeadLetterFilter,
     DeadLetterStatus,
     Job,
     LastEvent,
@@ -37,11 +34,92 @@ from sfn.inbox.model import (
 )
 from sfn.inbox.operations import Operations
 from sfn.inbox.records import decode_record, encode_key, encode_message, from_micros, from_micros_or_none, to_micros
-from sfn.inbox.transaction import Run, Transaction
+from sfn.inbox.transaction import Durability, Operation, Run, Runner, Transaction, Wakes
 from sfn.inbox.transitions import on_release_hold, on_replay
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 PRUNE_BATCH_SIZE: Final = 500
 """Records, or dead letters, that are deleted at a time: few, because appends wait meanwhile in SQLite."""
+INDEX_PAGE_SIZE: Final = 500
+"""Tables that are read from the index at a time."""
+
+Method: TypeAlias = Callable[Concatenate["Administration", P], Coroutine[Any, Any, T]]
+
+
+def read(operation: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]) -> Method[P, T]:
+    """Make an operation that changes nothing a method of the inbox."""
+
+    @wraps(operation)
+    async def method(inbox: Administration, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await inbox.run_read(lambda transaction: operation(transaction, *args, **kwargs))
+
+    return method
+
+
+def query(operation: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]) -> Method[P, T]:
+    """Make an operation a method as `read` does; the method sees what this process has accepted of late."""
+
+    @wraps(operation)
+    async def method(inbox: Administration, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await inbox.run_query(lambda transaction: operation(transaction, *args, **kwargs))
+
+    return method
+
+
+def command(operation: Callable[Concatenate[Administration, Transaction, P], Coroutine[Any, Any, T]]) -> Method[P, T]:
+    """Make an operation a command of operators."""
+
+    @wraps(operation)
+    async def method(inbox: Administration, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await inbox.run_command(lambda transaction: operation(inbox, transaction, *args, **kwargs))
+
+    return method
+
+
+async def queue_stats(transaction: Transaction, now: datetime) -> QueueStats:
+    """Return the statistics of the inbox; reads an entry of an index for every job."""
+    tables, oldest = await jobs.counts_by_state(transaction), await jobs.oldest_due(transaction, now)
+    for catalog, at in (await letters.oldest_letters(transaction)).items():
+        oldest[catalog] = min(at, oldest.get(catalog, at))
+    # A sweep that finds too many tables missing holds them without counting steps.
+    holding = frozenset(catalog for catalog, state in tables if state == "held")
+    intents = await intent_stats(transaction)
+    ((unapplied, since),) = await transaction.fetch("SELECT count(*), min(received_at) FROM sfn.pending")
+    return QueueStats(
+        tables=tables,
+        oldest_due=oldest,
+        dead_letters=await letters.letter_counts(transaction),
+        limit_reached=holding | await catalogs.catalogs_with_reached_limit(transaction),
+        open_intents={catalog: one.count for catalog, one in intents.items()},
+        oldest_intent={catalog: one.since for catalog, one in intents.items()},
+        missing=await jobs.missing_tables(transaction),
+        unapplied=unapplied,
+        oldest_unapplied=from_micros_or_none(since),
+    )
+
+
+async def table_status(transaction: Transaction, subject: JobKey) -> TableStatus | None:
+    """Return the state of a job, and how many accepted events are not part of it yet; None if there is none."""
+    job = await jobs.stored_job(transaction, subject)
+    ((unapplied, since),) = await transaction.fetch(
+        # One search for each record that waits; a join may read the whole log instead.
+        "SELECT count(*), min(received_at) FROM sfn.pending AS pending "
+        "WHERE (SELECT event.key FROM sfn.event AS event WHERE event.seq = pending.seq) = $1",
+        encode_key(subject),
+    )
+    if job is None:
+        return to_table_status(Job(subject, from_micros(since)), None, None, unapplied) if unapplied else None
+    found = await transaction.fetch("SELECT kind, received_at, record FROM sfn.event WHERE seq = $1", job.event_seq)
+    record = decode_record(job.event_seq, *found[0]) if found else None
+    event = record.message if record is not None else None
+    last_event = (
+        LastEvent(event.sender, event.event_id, record.received_at, event.body)
+        if record is not None and isinstance(event, Notification)
+        else None
+    )
+    return to_table_status(job, last_event, await intents_of(transaction, subject), unapplied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,155 +139,241 @@ class CommandProgress:
     has_more: bool
 
 
-class Administration:
-    """The operations that operators need.
+class Administration(ABC):
+    """The queries and commands of an inbox; every call raises `Transient` with scope inbox, or `FatalError`.
 
     Args:
+        runner: runs operations in the database.
         operations: the operations of the same process.
+        clock: the wall clock.
     """
 
-    def __init__(self, operations: Operations) -> None:
-        self._operations = operations
+    def __init__(self, runner: Runner, operations: Operations, clock: Clock) -> None:
+        self._runner, self._operations, self._clock = runner, operations, clock
+        self._config = operations.config
 
-    async def stats(self, transaction: Transaction, now: datetime) -> QueueStats:
-        """Return the statistics of the inbox; reads an entry of an index for every job."""
-        tables, oldest = await counts_by_state(transaction), await oldest_due(transaction, now)
-        for catalog, at in (await oldest_letters(transaction)).items():
-            oldest[catalog] = min(at, oldest.get(catalog, at))
-        # A sweep that finds too many tables missing holds them without counting steps.
-        holding = frozenset(catalog for catalog, state in tables if state == "held")
-        intents = await intent_stats(transaction)
-        ((unapplied, since),) = await transaction.fetch("SELECT count(*), min(received_at) FROM sfn.pending")
-        return QueueStats(
-            tables=tables,
-            oldest_due=oldest,
-            dead_letters=await letter_counts(transaction),
-            limit_reached=holding | await catalogs.catalogs_with_reached_limit(transaction),
-            open_intents={catalog: one.count for catalog, one in intents.items()},
-            oldest_intent={catalog: one.since for catalog, one in intents.items()},
-            missing=await missing_tables(transaction),
-            unapplied=unapplied,
-            oldest_unapplied=from_micros_or_none(since),
-        )
+    @abstractmethod
+    async def _catch_up(self, rest: int) -> None:
+        """Fold what waits but for some records at most; of a very large backlog only a part."""
 
-    async def table_status(self, transaction: Transaction, subject: JobKey) -> TableStatus | None:
-        """Return the state of a job, and how many accepted events are not part of it yet; None if there is none."""
-        unit = await self._operations.unfolded(transaction, ())
-        await unit.jobs.load([subject], caches=True)
-        job = unit.jobs.get(subject)
-        ((unapplied, since),) = await transaction.fetch(
-            # One search for each record that waits; a join may read the whole log instead.
-            "SELECT count(*), min(received_at) FROM sfn.pending AS pending "
-            "WHERE (SELECT event.key FROM sfn.event AS event WHERE event.seq = pending.seq) = $1",
-            encode_key(subject),
-        )
-        if job is None:
-            return to_table_status(Job(subject, from_micros(since)), None, None, unapplied) if unapplied else None
-        return to_table_status(
-            job, await self._event(transaction, job.event_seq), await intents_of(transaction, subject), unapplied
-        )
+    @abstractmethod
+    def _observe_other_folds(self) -> None:
+        """Observe the folds of commands and settles."""
 
-    async def reported_tables(self, transaction: Transaction, table: TableIdentifier) -> tuple[TableReport, ...]:
-        """Return the tables that events reported under a name of an event-only catalog."""
-        unit = await self._operations.unfolded(transaction, [table])
-        job = unit.jobs.get(table)
-        return job.table_state.reported if job is not None else ()
+    # ── Tables
 
-    async def drop_limit_state(self, transaction: Transaction, catalog: str, now: datetime) -> DropLimitState:
-        """Return the state of a catalog's drop limit."""
-        return await catalogs.drop_limit_state(transaction, catalog, self._operations.config, now)
+    async def tables(self, catalog: str) -> AsyncIterator[IndexedTable]:
+        after = ""
+        while True:
+            page, after = await self._page(catalog, after, INDEX_PAGE_SIZE)
+            for known in page:
+                yield known
+            if not page:
+                return
 
+    _page = query(jobs.tables_after)
+    with_uuid = read(jobs.tables_with_uuid)
+    _others_at = read(jobs.others_at)
+
+    async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
+        return frozenset(await self._others_at(table, location))
+
+    reported_tables = query(jobs.reported_tables)
+    table_status = query(table_status)
+    outcome_history = query(jobs.outcome_history)
+
+    # ── Dead letters
+
+    get_many = query(letters.letters_with_ids)
+    request_of = query(letters.request_of)
+    list_newest = query(letters.find_letters)
+
+    async def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
+        """Return at most `limit` matching dead letters with ids above `after`, by id."""
+        return await self.list_newest(letter_filter, limit, after)
+
+    @command
     async def replay(
-        self, transaction: Transaction, ids: Sequence[int], notifications: Sequence[Notification], command: AdminCommand
-    ) -> int | None:
-        """Queue the subjects of open dead letters and close the letters, see `sfn.inbox.DeadLetters.replay`."""
-        letters = await letters_with_ids(transaction, ids)
-        named = {letter.subject for letter in letters if letter.subject is not None}
-        unit = await self._operations.folded(transaction, named)
-        self._operations.other_folds.append(unit.fold)
-        if unit.fold.has_more:
-            await unit.write()
-            return None
-        ended = await end(transaction, ids, DeadLetterStatus.REPLAYED, command)
-        for subject in ended:
-            if subject is not None:
-                unit.jobs.save(on_replay(unit.jobs.get(subject) or Job(subject, command.at), command.at))
+        self, transaction: Transaction, ids: Sequence[int], notifications: Sequence[Notification], entry: AdminCommand
+    ) -> int:
+        """Queue the subjects of open dead letters and close the letters, in one transaction.
+
+        Args:
+            ids: ids of letters; those that are not open are ignored.
+            notifications: the notifications of the undecodable requests among them, which can be decoded now.
+            entry: the entry for the audit log.
+
+        Returns:
+            The number of letters that were open.
+        """
+        ended = await letters.end(transaction, ids, DeadLetterStatus.REPLAYED, entry)
+        subjects = [subject for subject in ended if subject is not None]
+        unit = await self._operations.unfolded(transaction, subjects)
+        for subject in subjects:
+            unit.jobs.save(on_replay(unit.jobs.get(subject) or Job(subject, entry.at), entry.at))
         await unit.write()
-        await self._append(transaction, notifications, command)
-        await add_audit_entry(transaction, "replay", command, len(ended))
+        await self._notify(transaction, notifications, entry)
+        await letters.add_audit_entry(transaction, "replay", entry, len(ended))
         return len(ended)
 
-    async def discard(self, transaction: Transaction, ids: Sequence[int], command: AdminCommand) -> int | None:
+    @command
+    async def discard(self, transaction: Transaction, ids: Sequence[int], entry: AdminCommand) -> int:
         """Close open dead letters and return their number; their subjects do not change."""
-        if await self._fold(transaction):
-            return None
-        count = len(await end(transaction, ids, DeadLetterStatus.DISCARDED, command))
-        await add_audit_entry(transaction, "discard", command, count)
+        count = len(await letters.end(transaction, ids, DeadLetterStatus.DISCARDED, entry))
+        await letters.add_audit_entry(transaction, "discard", entry, count)
         return count
 
-    async def release(
-        self, transaction: Transaction, catalog: str, command: AdminCommand, before: CommandProgress | None
-    ) -> CommandProgress | None:
-        """Release the first batch of held jobs, or the one after `before`, see `sfn.inbox.DropLimit.release`."""
-        if await self._fold(transaction):
-            return None
+    # ── Drop limit
+
+    async def max_missing(self, catalog: str) -> int:
+        return self._config.allowed_drops(catalog, await self._live_count(catalog))
+
+    _live_count = read(jobs.live_count)
+
+    async def drop_limit_state(self, catalog: str) -> DropLimitState:
+        """Return the state of a catalog's drop limit."""
+        return await self._drop_limit_state(catalog, self._config, self._clock.now())
+
+    _drop_limit_state = query(catalogs.drop_limit_state)
+
+    async def release(self, catalog: str, command: AdminCommand) -> int:
+        """Reset the drop limit of a catalog, queue its held jobs, and return their number.
+
+        The limit is overridden once for each of these jobs. They are released in batches, so that other calls are not
+        blocked. If a batch raises or the process ends, the remaining jobs stay held. The audit log has the number of
+        released jobs, and the same command continues.
+        """
+        progress: CommandProgress | None = None
+        while progress is None or progress.has_more:
+            progress = await self._release(catalog, command, progress)
+        return progress.count
+
+    @command
+    async def _release(
+        self, transaction: Transaction, catalog: str, entry: AdminCommand, before: CommandProgress | None
+    ) -> CommandProgress:
+        """Release the first batch of held jobs, or the one after `before`."""
         unit = await self._operations.unfolded(transaction, ())
         after = before.last_key if before is not None else ""
-        found = await held_keys(transaction, catalog, after, RELEASE_BATCH_SIZE)
-        held = unit.jobs.take([row[1:] for row in found])
+        held = unit.jobs.take(await jobs.held_jobs(transaction, catalog, after, RELEASE_BATCH_SIZE))
         for job in held:
-            unit.jobs.save(on_release_hold(job, command.at))
-            unit.letters.close(job.subject, DeadLetterStatus.REPLAYED, command.at, command.actor)
+            unit.jobs.save(on_release_hold(job, entry.at))
+            unit.letters.close(job.subject, DeadLetterStatus.REPLAYED, entry.at, entry.actor)
         count = len(held) + (before.count if before is not None else 0)
         if before is None:
             unit.others.append(catalogs.set_columns(catalog, is_limit_reached=False))
             unit.others.append(Run("DELETE FROM sfn.permit WHERE catalog = $1", (catalog,)))
             await unit.write()
-            audit_id = await add_audit_entry(transaction, "release", command, count)
+            audit_id = await letters.add_audit_entry(transaction, "release", entry, count)
         else:
             audit_id = before.audit_id
             unit.others.append(Run("UPDATE sfn.audit SET count = $1 WHERE id = $2", (count, audit_id)))
             await unit.write()
-        last_key = found[-1][0] if found else after
-        return CommandProgress(audit_id, count, last_key, has_more=len(found) == RELEASE_BATCH_SIZE)
+        last_key = encode_key(held[-1].subject) if held else after
+        return CommandProgress(audit_id, count, last_key, has_more=len(held) == RELEASE_BATCH_SIZE)
 
-    async def notify(
-        self, transaction: Transaction, action: str, notifications: Sequence[Notification], command: AdminCommand
-    ) -> bool | None:
-        """Notify subjects for `CatalogAdmin.reconcile` or `CatalogAdmin.adopt`; return True."""
-        if await self._fold(transaction):
-            return None
-        await self._append(transaction, notifications, command)
-        await add_audit_entry(transaction, action, command, len(notifications))
-        return True
+    # ── Catalogs
 
-    async def retire(self, transaction: Transaction, catalog: str, command: AdminCommand, *, retired: bool) -> None:
-        """Record whether a catalog is retired."""
-        await transaction.write([catalogs.set_columns(catalog, is_retired=retired)])
-        await add_audit_entry(transaction, "retire" if retired else "unretire", command, 1)
+    @command
+    async def reconcile(
+        self, transaction: Transaction, notifications: Sequence[Notification], entry: AdminCommand
+    ) -> None:
+        """Schedule a sweep of the catalog of each notification."""
+        await self._notify(transaction, notifications, entry)
+        await letters.add_audit_entry(transaction, "reconcile", entry, len(notifications))
+
+    @command
+    async def adopt(self, transaction: Transaction, notifications: Sequence[Notification], entry: AdminCommand) -> None:
+        """Let tables adopt the files in their place; each notification names the `catalog_id` in these files."""
+        await self._notify(transaction, notifications, entry)
+        await letters.add_audit_entry(transaction, "adopt", entry, len(notifications))
+
+    async def retire(self, catalog: str, *, retired: bool, command: AdminCommand) -> None:
+        """Record durably that the tables of a catalog get no files any more, or that they get files again."""
+
+        async def retire(transaction: Transaction) -> None:
+            await transaction.write([catalogs.set_columns(catalog, is_retired=retired)])
+            await letters.add_audit_entry(transaction, "retire" if retired else "unretire", command, 1)
+
+        await self._runner.run(retire, Durability.SYNCED)
+
+    owner_id = read(catalogs.owner_id)
+    retired_catalogs = read(catalogs.retired_catalogs)
+    audit_log = query(letters.audit_log)
+
+    async def record_owner(self, catalog: str, catalog_id: str) -> None:
+        """Record durably which `catalog_id` the files of a catalog carry; see `recorded_owner`."""
+        await self._runner.run(
+            lambda transaction: transaction.write([catalogs.set_columns(catalog, catalog_id=catalog_id)]),
+            Durability.SYNCED,
+        )
+
+    async def recorded_owner(self, catalog: str, catalog_id: str) -> str:
+        """Record which `catalog_id` the files of a catalog carry, and return it.
+
+        A `catalog_id` changes with the address of the catalog. While files carry another `catalog_id` and can be
+        adopted, the owner is that other id; else it is the catalog's own id.
+
+        The search may read all tables. If the recorded owner is the catalog's own id, there is no search, so files that
+        the catalog wrote at another address meanwhile are not found. A foreign file in a table's place counts only if
+        its `catalog_id` is the recorded owner; otherwise the file may never have been ours.
+
+        Args:
+            catalog: configured name of the catalog.
+            catalog_id: the present `catalog_id`.
+        """
+        before = await self.owner_id(catalog)
+        if before == catalog_id:
+            return catalog_id
+        owner = catalog_id
+        async for row in self.tables(catalog):
+            found = catalogs.owner_of_file(row, before)
+            if found not in {None, catalog_id, row.adopt_catalog_id}:
+                owner = found or catalog_id
+                break
+        if owner != before:
+            await self.record_owner(catalog, owner)
+        return owner
+
+    # ── Steps
+
+    async def run_read(self, operation: Operation[T]) -> T:
+        """Return the result of an operation that changes nothing."""
+        return await self._runner.run(operation, Durability.READ)
+
+    async def run_query(self, operation: Operation[T]) -> T:
+        """Return the result of an operation that changes nothing, after what this process has accepted was folded."""
+        await self._catch_up(0)
+        return await self.run_read(operation)
+
+    async def run_command(self, operation: Operation[T]) -> T:
+        """Return the result of an operation, after all records from before it were folded, once it is on disk."""
+
+        async def run(transaction: Transaction) -> tuple[T] | None:
+            # One transaction folds a part of a large backlog.
+            if await self._fold(transaction):
+                return None
+            return (await operation(transaction),)
+
+        while (done := await self._runner.run(run, Durability.SYNCED, Wakes.ALL_WORKERS)) is None:
+            pass
+        self._observe_other_folds()
+        return done[0]
 
     async def _fold(self, transaction: Transaction) -> bool:
-        """Fold the oldest records; return True if there are more."""
+        """Fold the oldest records in a transaction; return True if there are more."""
         fold = await self._operations.fold(transaction)
         self._operations.other_folds.append(fold)
         return fold.has_more
 
-    async def _append(
-        self, transaction: Transaction, notifications: Sequence[Notification], command: AdminCommand
+    async def _notify(
+        self, transaction: Transaction, notifications: Sequence[Notification], entry: AdminCommand
     ) -> None:
         """Accept notifications as if they had arrived now, and fold them."""
         if notifications:
-            await transaction.append([encode_message(one, to_micros(command.at)) for one in notifications])
+            await transaction.append([encode_message(one, to_micros(entry.at)) for one in notifications])
             while await self._fold(transaction):
                 pass
-
-    async def _event(self, transaction: Transaction, seq: int) -> LastEvent | None:
-        """Return the event with a number in the log; None if it was pruned."""
-        found = await transaction.fetch("SELECT kind, received_at, record FROM sfn.event WHERE seq = $1", seq)
-        message = decode_record(seq, *found[0]).message if found else None
-        if not isinstance(message, Notification):
-            return None
-        return LastEvent(message.sender, message.event_id, from_micros(found[0][1]), message.body)
 
 
 async def prune_events(transaction: Transaction, before: datetime, most: int = PRUNE_BATCH_SIZE) -> int:

@@ -10,8 +10,8 @@ from json import dumps, loads
 
 from sfn.domain.identifiers import JobKey, normal_uuid
 from sfn.domain.jobs import BackwardStep, IndexedTable, StepKind
-from sfn.inbox import CatalogAdmin, DropLimitState, TableIndex
-from sfn.inbox.jobs import held_keys, live_count, without_file
+from sfn.inbox import DropLimitState
+from sfn.inbox.jobs import held_jobs, live_count, without_file
 from sfn.inbox.model import InboxConfig, Job, LastSweep, is_renamed
 from sfn.inbox.records import decode_subject, encode_step, encode_subject, from_micros, to_micros
 from sfn.inbox.schema import CATALOG, PERMIT
@@ -38,11 +38,6 @@ def set_last_sweep(catalog: str, sweep: LastSweep, *, is_within_limit: bool) -> 
 def set_columns(catalog: str, **columns: object) -> Change:
     """Return the change of some columns of a catalog's row; the row is made if it is missing."""
     return Upsert(CATALOG, [(catalog, *columns.values())], ("name", *columns))
-
-
-def set_owner(catalog: str, catalog_id: str) -> Change:
-    """Return the change that records the `catalog_id` for which files are written."""
-    return set_columns(catalog, catalog_id=catalog_id)
 
 
 async def owner_id(transaction: Transaction, catalog: str) -> str | None:
@@ -146,7 +141,7 @@ async def drop_limit_state(
 ) -> DropLimitState:
     """Return the state of a catalog's drop limit."""
     is_reached = catalog in await catalogs_with_reached_limit(transaction)
-    is_reached = is_reached or bool(await held_keys(transaction, catalog, "", 1))
+    is_reached = is_reached or bool(await held_jobs(transaction, catalog, "", 1))
     (steps,) = await transaction.fetch_all([_steps_query(catalog, now - config.drop_limit_window)])
     live = await live_count(transaction, catalog)
     drops, used = _drops(steps)
@@ -200,47 +195,7 @@ async def _allows(
     return len(gone) <= config.max_drops_of(catalog, live + await without_file(transaction, gone))
 
 
-# ── The owner of the files
-
-
-async def recorded_owner(catalog: str, catalog_id: str, catalog_admin: CatalogAdmin, table_index: TableIndex) -> str:
-    """Record which `catalog_id` the files of a catalog carry, and return it.
-
-    A `catalog_id` changes with the address of the catalog. While files carry another `catalog_id` and can be adopted,
-    the owner is that other id; else it is the catalog's own id.
-
-    The search may read all tables. If the recorded owner is the catalog's own id, there is no search, so files that the
-    catalog wrote at another address meanwhile are not found. A foreign file in a table's place counts only if its
-    `catalog_id` is the recorded owner; otherwise the file may never have been ours.
-
-    Args:
-        catalog: configured name of the catalog.
-        catalog_id: the present `catalog_id`.
-        catalog_admin: reads and records the owner.
-        table_index: lists the tables.
-
-    Returns:
-        The recorded owner.
-
-    Raises:
-        Transient: scope inbox.
-        FatalError: the inbox cannot be trusted any more.
-    """
-    before = await catalog_admin.owner_id(catalog)
-    if before == catalog_id:
-        return catalog_id
-    owner = catalog_id
-    async for row in table_index.tables(catalog):
-        found = _owner_of_file(row, before)
-        if found not in {None, catalog_id, row.adopt_catalog_id}:
-            owner = found or catalog_id
-            break
-    if owner != before:
-        await catalog_admin.record_owner(catalog, owner)
-    return owner
-
-
-def _owner_of_file(row: IndexedTable, recorded: str | None) -> str | None:
+def owner_of_file(row: IndexedTable, recorded: str | None) -> str | None:
     """Return the `catalog_id` in the file of a table if the listener wrote that file; None if unknown."""
     if row.live is not None:
         return row.catalog_id_in_file or recorded

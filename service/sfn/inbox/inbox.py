@@ -1,49 +1,42 @@
-"""The inbox of one process, on any database: the ports of receivers, workers and operators.
+"""The inbox of one process, on any database.
 
-`Inbox` runs the operations of `sfn.inbox.operations` and `sfn.inbox.administration` by a `Runner` (port in
-`sfn.inbox.transaction`). There are two runners: `sfn.inbox.sqlite` and `sfn.inbox.postgres`. `Inbox` also knows what
-one process must remember between transactions: which claims have an unknown result, and how much waits to be folded.
+`Inbox` runs the operations of `sfn.inbox.operations` by a `Runner` (port in `sfn.inbox.transaction`); its base class
+has the queries and commands of operators. There are two runners: `sfn.inbox.sqlite` and `sfn.inbox.postgres`. `Inbox`
+also knows what one process must remember between transactions: which claims have an unknown result, and how much waits
+to be folded.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Final, NoReturn, TypeVar
 
 import anyio
 import anyio.lowlevel
 import structlog
+from typing_extensions import override
 
 from sfn.clock import Clock
 from sfn.concurrency import Batcher
-from sfn.domain.events import InboxMessage, Notification, PutResult, TableReport, UndecodableRequest
+from sfn.domain.events import InboxMessage, Notification, PutResult
 from sfn.domain.identifiers import JobKey, TableIdentifier
-from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Outcome, describe
+from sfn.domain.jobs import BackwardStep, Capacity, LeasedJob, Outcome, describe
 from sfn.errors import ExternalError, OutcomeUnknown, SfnError, Transient
-from sfn.inbox import ClaimResult, DropLimitState, QueueStats, catalogs, letters
-from sfn.inbox.administration import PRUNE_BATCH_SIZE, Administration, CommandProgress, prune_events
+from sfn.inbox import ClaimResult, QueueStats, letters
+from sfn.inbox.administration import PRUNE_BATCH_SIZE, Administration, prune_events, queue_stats
 from sfn.inbox.intents import first_check_at
-from sfn.inbox.jobs import live_count, outcome_history, tables_after, tables_at, tables_with_uuid
 from sfn.inbox.model import (
-    AdminCommand,
-    AuditEntry,
-    DeadLetter,
-    DeadLetterFilter,
     FoldResult,
-    InboxConfig,
     LastResult,
-    OutcomeRecord,
-    TableStatus,
     queue_full_error,
 )
 from sfn.inbox.operations import MAX_FOLDED, ClaimRequest, Operations, SettleRequest
 from sfn.inbox.records import encode_message, to_micros
-from sfn.inbox.transaction import Durability, Operation, Runner, Transaction, Wakes
+from sfn.inbox.transaction import Durability, Operation, Runner, Wakes
 
 T = TypeVar("T")
 
@@ -66,16 +59,14 @@ MAX_SETTLED: Final = 64
 """Most claims that are settled in one transaction."""
 
 
-INDEX_PAGE_SIZE: Final = 500
-"""Tables that are read from the index at a time."""
 CLOSED_LETTER_RETENTION: Final = timedelta(days=30)
 """Time until a closed dead letter is deleted."""
 MAINTENANCE_INTERVAL: Final = 60.0
 """Seconds between two maintenance runs."""
 
 
-class Inbox:
-    """Implements all ports of the inbox, for one event loop and one worker.
+class Inbox(Administration):
+    """An inbox, for one event loop and one worker.
 
     Args:
         runner: runs operations in the database.
@@ -96,9 +87,7 @@ class Inbox:
         observe_fold: Callable[[FoldResult], None],
         unapplied: int = 0,
     ) -> None:
-        self._runner, self._operations, self._clock = runner, operations, clock
-        self._admin = Administration(operations)
-        self._config: InboxConfig = operations.config
+        super().__init__(runner, operations, clock)
         self._queue_limit, self._observe_fold = queue_limit, observe_fold
         self._queued: dict[int, tuple[datetime, int]] = {}
         self._queued_count = self._puts = 0
@@ -279,6 +268,7 @@ class Inbox:
             self._doubt(claim)
             self._unsure[_token(claim)] = claim
 
+    @override
     async def _catch_up(self, rest: int) -> None:
         """Fold what waits but for some records at most; of a very large backlog only a part.
 
@@ -327,101 +317,16 @@ class Inbox:
         self._tried.pop(token, None)
         return settled
 
-    # ── The table index
-
-    async def tables(self, catalog: str) -> AsyncIterator[IndexedTable]:
-        after = ""
-        while True:
-            page, after = await self._query(partial(_page, catalog=catalog, after=after))
-            for known in page:
-                yield known
-            if not page:
-                return
-
-    async def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
-        return await self._read(lambda transaction: tables_with_uuid(transaction, catalog, uuid))
-
-    async def reported_tables(self, table: TableIdentifier) -> tuple[TableReport, ...]:
-        return await self._query(lambda transaction: self._admin.reported_tables(transaction, table))
-
-    async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
-        found = await self._read(lambda transaction: tables_at(transaction, table.catalog, location))
-        return frozenset(found) - {table}
-
     # ── Operators
-
-    async def max_missing(self, catalog: str) -> int:
-        live = await self._read(lambda transaction: live_count(transaction, catalog))
-        return self._config.allowed_drops(catalog, live)
-
-    async def release(self, catalog: str, command: AdminCommand) -> int:
-        progress: CommandProgress | None = None
-        while progress is None or progress.has_more:
-            release = partial(self._admin.release, catalog=catalog, command=command, before=progress)
-            progress = await self._command(release)
-        return progress.count
 
     async def stats(self) -> QueueStats:
         now = self._clock.now()
         if self._unapplied:
             # Once: a large backlog is left to the worker, and is counted as one.
             await self.fold()
-        stats = await self._runner.run(lambda transaction: self._admin.stats(transaction, now), Durability.WIDE_READ)
+        stats = await self._runner.run(lambda transaction: queue_stats(transaction, now), Durability.WIDE_READ)
         oldest = next(iter(self._queued.values()), None)
         return replace(stats, queued=self._queued_count, oldest_queued=oldest[0] if oldest is not None else None)
-
-    async def table_status(self, subject: JobKey) -> TableStatus | None:
-        return await self._query(lambda transaction: self._admin.table_status(transaction, subject))
-
-    async def outcome_history(self, subject: JobKey) -> list[OutcomeRecord]:
-        return await self._query(lambda transaction: outcome_history(transaction, subject))
-
-    async def drop_limit_state(self, catalog: str) -> DropLimitState:
-        now = self._clock.now()
-        return await self._query(lambda transaction: self._admin.drop_limit_state(transaction, catalog, now))
-
-    async def audit_log(self, before: int | None, limit: int) -> list[AuditEntry]:
-        return await self._query(lambda transaction: letters.audit_log(transaction, before, limit))
-
-    async def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
-        return await self._query(lambda transaction: letters.find_letters(transaction, letter_filter, limit, after))
-
-    async def list_newest(self, letter_filter: DeadLetterFilter, limit: int) -> list[DeadLetter]:
-        return await self._query(lambda transaction: letters.find_letters(transaction, letter_filter, limit))
-
-    async def get_many(self, ids: Sequence[int]) -> list[DeadLetter]:
-        return await self._query(lambda transaction: letters.letters_with_ids(transaction, ids))
-
-    async def request_of(self, letter_id: int) -> UndecodableRequest | None:
-        return await self._query(lambda transaction: letters.request_of(transaction, letter_id))
-
-    async def replay(self, ids: Sequence[int], notifications: Sequence[Notification], command: AdminCommand) -> int:
-        return await self._command(lambda transaction: self._admin.replay(transaction, ids, notifications, command))
-
-    async def discard(self, ids: Sequence[int], command: AdminCommand) -> int:
-        return await self._command(lambda transaction: self._admin.discard(transaction, ids, command))
-
-    async def reconcile(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
-        await self._command(lambda transaction: self._admin.notify(transaction, "reconcile", notifications, command))
-
-    async def adopt(self, notifications: Sequence[Notification], command: AdminCommand) -> None:
-        await self._command(lambda transaction: self._admin.notify(transaction, "adopt", notifications, command))
-
-    async def retire(self, catalog: str, *, retired: bool, command: AdminCommand) -> None:
-        await self._runner.run(
-            lambda transaction: self._admin.retire(transaction, catalog, command, retired=retired), Durability.SYNCED
-        )
-
-    async def owner_id(self, catalog: str) -> str | None:
-        return await self._read(lambda transaction: catalogs.owner_id(transaction, catalog))
-
-    async def record_owner(self, catalog: str, catalog_id: str) -> None:
-        await self._runner.run(
-            lambda transaction: transaction.write([catalogs.set_owner(catalog, catalog_id)]), Durability.SYNCED
-        )
-
-    async def retired_catalogs(self) -> frozenset[str]:
-        return await self._read(catalogs.retired_catalogs)
 
     # ── Maintenance
 
@@ -469,21 +374,6 @@ class Inbox:
 
     # ── Steps
 
-    async def _read(self, operation: Operation[T]) -> T:
-        return await self._runner.run(operation, Durability.READ)
-
-    async def _query(self, operation: Operation[T]) -> T:
-        """Return the result of an operator's query, which sees what this process has accepted of late."""
-        await self._catch_up(0)
-        return await self._runner.run(operation, Durability.READ)
-
-    async def _command(self, operation: Operation[T | None]) -> T:
-        """Run a command until all records from before it are folded."""
-        while (result := await self._runner.run(operation, Durability.SYNCED, Wakes.ALL_WORKERS)) is None:
-            pass
-        self._observe_other_folds()
-        return result
-
     async def _settle_all(self, requests: Sequence[SettleRequest]) -> Sequence[bool]:
         settled: list[bool] | None = None
         wakes_others = any(request.result.wakeups or request.places for request in requests)
@@ -509,6 +399,7 @@ class Inbox:
         if fold.records:
             self._observe_fold(fold)
 
+    @override
     def _observe_other_folds(self) -> None:
         """Observe the folds of commands and settles."""
         while self._operations.other_folds:
@@ -534,10 +425,6 @@ def _woken_by(messages: Sequence[InboxMessage]) -> Wakes:
 
 def _token(claim: LeasedJob) -> tuple[int, JobKey]:
     return claim.fencing_token, claim.subject
-
-
-async def _page(transaction: Transaction, catalog: str, after: str) -> tuple[list[IndexedTable], str]:
-    return await tables_after(transaction, catalog, after, INDEX_PAGE_SIZE)
 
 
 LOG_INTERVAL: Final = timedelta(minutes=1)

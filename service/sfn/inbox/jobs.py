@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
+from sfn.domain.events import TableReport
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import Capacity, ConcurrencyGroup, DeadLetterReason, IndexedTable, Priority
 from sfn.inbox import MissingTableStats
@@ -401,22 +402,34 @@ async def tables_after(
     return page, encode_key(page[-1].table) if page else ""
 
 
+async def stored_job(transaction: Transaction, subject: JobKey) -> Job | None:
+    """Return a job with its cache; None if there is none."""
+    found = await transaction.fetch(f"{_JOB_AND_CACHE} WHERE job.key = $1", encode_key(subject))
+    return decode_job(*found[0][1:], has_cache=True) if found else None
+
+
+async def reported_tables(transaction: Transaction, table: TableIdentifier) -> tuple[TableReport, ...]:
+    """Return the tables that events reported under a name of an event-only catalog; none for other catalogs."""
+    found = await transaction.fetch(f"{_JOB} WHERE job.key = $1", encode_key(table))
+    return decode_job(found[0][1]).table_state.reported if found else ()
+
+
 async def tables_with_uuid(transaction: Transaction, catalog: str, uuid: str) -> list[IndexedTable]:
     """Return the tables with this uuid in their live file, by name."""
     found = await transaction.fetch(f"{_JOB_AND_CACHE} WHERE job.catalog = $1 AND job.live_uuid = $2", catalog, uuid)
     return sorted(_indexed(found), key=lambda one: one.table)
 
 
-async def tables_at(transaction: Transaction, catalog: str, location: str) -> dict[TableIdentifier, str | None]:
-    """Return the tables with a live file at a location, each with its uuid."""
+async def others_at(transaction: Transaction, table: JobKey, location: str) -> dict[TableIdentifier, str | None]:
+    """Return the other tables that have a live file at a location, each with its uuid."""
     found = await transaction.fetch(
-        f"{_JOB} WHERE job.catalog = $1 AND job.live_location = $2 ORDER BY job.key", catalog, location
+        f"{_JOB} WHERE job.catalog = $1 AND job.live_location = $2 ORDER BY job.key", table.catalog, location
     )
     jobs = [decode_job(record) for _, record, _ in found]
     return {
         job.subject: job.table_state.live.uuid
         for job in jobs
-        if isinstance(job.subject, TableIdentifier) and job.table_state.live is not None
+        if isinstance(job.subject, TableIdentifier) and job.subject != table and job.table_state.live is not None
     }
 
 
@@ -477,17 +490,14 @@ async def oldest_due(transaction: Transaction, now: datetime) -> dict[str, datet
     return oldest
 
 
-async def held_keys(transaction: Transaction, catalog: str, after: str, limit: int) -> list[Row]:
-    """Return key, group, record and cache of a page of the jobs that the drop limit holds, by key."""
-    return list(
-        await transaction.fetch(
-            "SELECT key, concurrency_group, record, CAST(NULL AS bytea) AS cache FROM sfn.job "
-            "WHERE catalog = $1 AND reason = $2 AND key > $3 ORDER BY key LIMIT $4",
-            catalog,
-            DeadLetterReason.HELD_DROP.value,
-            after,
-            limit,
-        )
+async def held_jobs(transaction: Transaction, catalog: str, after: str, limit: int) -> Sequence[Row]:
+    """Return a page of the jobs that the drop limit holds, with keys greater than `after`, by key."""
+    return await transaction.fetch(
+        f"{_JOB} WHERE job.catalog = $1 AND job.reason = $2 AND job.key > $3 ORDER BY job.key LIMIT $4",
+        catalog,
+        DeadLetterReason.HELD_DROP.value,
+        after,
+        limit,
     )
 
 

@@ -49,7 +49,7 @@ from sfn.inbox.intents import (
     parse_intent,
     save_intents,
 )
-from sfn.inbox.jobs import Jobs, KnownGroups, UnreadJobError, fair_order, rotate, tables_at, visitors_query
+from sfn.inbox.jobs import Jobs, KnownGroups, UnreadJobError, fair_order, others_at, rotate, visitors_query
 from sfn.inbox.letters import LetterChanges
 from sfn.inbox.model import (
     DeadLetterStatus,
@@ -353,8 +353,8 @@ class Operations:
         job = unit.jobs.get(claim.subject)
         if job is None or not holds_lease(job, claim):
             return RecordedLocation(None)
-        live = await tables_at(transaction, claim.subject.catalog, layout_location(layout_key))
-        others = frozenset(name for name, other in live.items() if other != uuid and name != claim.subject)
+        live = await others_at(transaction, claim.subject, layout_location(layout_key))
+        others = frozenset(name for name, other in live.items() if other != uuid)
         is_new = layout_key not in job.locations
         if is_new:
             await unit.jobs.load(others)

@@ -20,8 +20,8 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName, TableIdentifier, is_in_namespaces
 from sfn.domain.jobs import IndexedTable, PublishedPointer, SweepCompleted
 from sfn.errors import ErrorScope, ExternalError, FatalError
-from sfn.inbox import DropLimit, InboxWriter, TableIndex
 from sfn.inbox.catalogs import NamedTable, without_old_names
+from sfn.inbox.inbox import Inbox
 from sfn.publish.policy import OnDrop, Policy
 
 T = TypeVar("T")
@@ -177,9 +177,7 @@ class SweepPorts:
     """Ports of a sweep."""
 
     catalog: Catalog
-    writer: InboxWriter
-    table_index: TableIndex
-    drop_limit: DropLimit
+    inbox: Inbox
     clock: Clock
 
 
@@ -221,7 +219,7 @@ class CatalogSweep:
             FatalError: the inbox cannot be trusted any more.
         """
         began = self.report.started_at
-        known = {row.table: row async for row in self._ports.table_index.tables(self.subject.catalog)}
+        known = {row.table: row async for row in self._ports.inbox.tables(self.subject.catalog)}
         self.report.known_tables = len(known)
         try:
             await self._check_all(known)
@@ -316,7 +314,7 @@ class CatalogSweep:
         notifications, self._notifications = self._notifications, []
         for start in range(0, len(notifications), BATCH_SIZE):
             batch = notifications[start : start + BATCH_SIZE]
-            await self._ports.writer.put(batch)
+            await self._ports.inbox.put(batch)
             self._notified += len(batch)
 
     async def _report_missing(self, known: Mapping[TableIdentifier, IndexedTable]) -> bool:
@@ -339,7 +337,7 @@ class CatalogSweep:
                 missing.append(table)
         self.report.missing_tables = len(missing)
         self._report_renames(known, gone)
-        limit = await self._ports.drop_limit.max_missing(self.subject.catalog)
+        limit = await self._ports.inbox.max_missing(self.subject.catalog)
         # Held tables in unlisted namespaces may still be missing.
         unknown = [table for table, row in known.items() if row.is_on_hold and self._is_unlisted(table)]
         lost = without_old_names(_named_table(known[table]) for table in {*missing, *unknown})

@@ -42,8 +42,8 @@ from sfn.errors import (
     Transient,
     UnaddressableTable,
 )
-from sfn.inbox import DropLimit, InboxWriter, JobQueue, TableIndex
-from sfn.inbox.inbox import InboxErrorLog
+from sfn.inbox import JobQueue
+from sfn.inbox.inbox import Inbox, InboxErrorLog
 from sfn.publish.policy import OnDrop
 from sfn.publish.publish import LeaseLost, Ports, publish
 from sfn.storage import StoreRouter
@@ -203,16 +203,6 @@ _STOP_REASON = "the service stops"
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerInbox:
-    """Ports of the inbox that a worker uses."""
-
-    queue: JobQueue
-    writer: InboxWriter
-    table_index: TableIndex
-    drop_limit: DropLimit
-
-
-@dataclass(frozen=True, slots=True)
 class WorkerOptions:
     """Settings of a worker.
 
@@ -244,7 +234,7 @@ class Worker:
 
     def __init__(
         self,
-        inbox: WorkerInbox,
+        inbox: Inbox,
         catalogs: CatalogRegistry,
         stores: StoreRouter,
         *,
@@ -258,7 +248,7 @@ class Worker:
         self._capacity = CapacityTracker(options.concurrency)
         self._breakers = CircuitBreakers(self._capacity, clock)
         self._error_log = InboxErrorLog(clock, "worker")
-        self._leases = Leases(inbox.queue, clock, options.lease, self._error_log)
+        self._leases = Leases(inbox, clock, options.lease, self._error_log)
         self._sweeps = SweepRunner(clock)
         self._spellings: dict[str, Spellings] = {}
         self._is_stopping = False
@@ -271,7 +261,7 @@ class Worker:
             tasks.start_soon(self._claim_until, stop, tasks)
             await stop.wait()
             self._is_stopping = True
-            self._inbox.queue.interrupt()
+            self._inbox.interrupt()
             self._sweeps.stop()
             with anyio.move_on_after(self._options.drain.total_seconds()):
                 await self._stopped.wait()
@@ -297,7 +287,7 @@ class Worker:
         # Read with the same clock reading as the capacity, or a breaker that reopens in between would be missed.
         reopens_at = self._capacity.reopens_at(now) or now + MAX_CLAIM_WAIT
         with self._error_log.log_errors():
-            claimed = await self._inbox.queue.claim(
+            claimed = await self._inbox.claim(
                 self._capacity.capacity(now), self._leases.running(), reopens_at if waits else None
             )
         if claimed.expired_leases:
@@ -317,7 +307,7 @@ class Worker:
         now = self._clock.now()
         for claim in claims:
             with contextlib.suppress(ExternalError):
-                await self._inbox.queue.settle(claim, Returned(now, _STOP_REASON), now)
+                await self._inbox.settle(claim, Returned(now, _STOP_REASON), now)
 
     async def _claim_until(self, stop: anyio.Event, tasks: TaskGroup) -> None:
         while not stop.is_set():
@@ -355,7 +345,7 @@ class Worker:
     def _release_capacity(self, claim: LeasedJob) -> None:
         """Free the capacity of a claim, and claim again: a due job may wait for it."""
         self._capacity.job_ended(claim.group)
-        self._inbox.queue.interrupt()
+        self._inbox.interrupt()
 
     async def _attempt(self, claim: LeasedJob) -> Outcome | None:
         """Return the outcome of an attempt; None if the lease was lost."""
@@ -376,7 +366,7 @@ class Worker:
         """Queue the job once more: this attempt may have written after the worker that has the lease now."""
         self._sink.on_lease_lost(claim)
         with contextlib.suppress(ExternalError), self._error_log.log_errors():
-            await self._inbox.writer.put([Notification(claim.subject, sender="lease-lost", force=True)])
+            await self._inbox.put([Notification(claim.subject, sender="lease-lost", force=True)])
 
     async def _publish_or_sweep(
         self, claim: LeasedJob, connected: ConnectedCatalog | None, store_usage: StoreUsage
@@ -390,12 +380,12 @@ class Worker:
         if isinstance(claim.subject, CatalogName):
             if connected.policy.event_only:
                 return Done(self._clock.now(), forget=True)  # an event-only catalog cannot be listed
-            sweep_ports = SweepPorts(connected.catalog, inbox.writer, inbox.table_index, inbox.drop_limit, self._clock)
+            sweep_ports = SweepPorts(connected.catalog, inbox, self._clock)
             completed = await self._sweeps.run(CatalogSweep(claim.subject, sweep_ports, connected.policy), jitter)
             return completed or Returned(self._clock.now(), _STOP_REASON)
         stores = store_usage.watch(connected.stores_for(claim.subject, self._stores))
         spellings = self._spellings_of(claim.subject.catalog, connected.catalog)
-        ports = Ports(inbox.queue, inbox.table_index, connected.catalog, stores, self._clock, spellings)
+        ports = Ports(inbox, inbox, connected.catalog, stores, self._clock, spellings)
         return await publish(claim, ports, connected.policy, jitter=jitter)
 
     def _spellings_of(self, name: str, catalog: Catalog) -> Spellings:
@@ -505,7 +495,7 @@ class Worker:
         while True:
             try:
                 with self._error_log.log_errors():
-                    has_settled = await self._inbox.queue.settle(claim, outcome, self._clock.now())
+                    has_settled = await self._inbox.settle(claim, outcome, self._clock.now())
             except ExternalError:
                 await anyio.sleep(_INBOX_RETRY_PAUSE)
                 continue
