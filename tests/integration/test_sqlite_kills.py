@@ -166,7 +166,11 @@ async def test_a_kill_at_any_statement_loses_nothing(
         for table in {table for table, _ in history.acknowledged}:
             status = await survivor.inbox.table_status(table)
             assert status is not None
-            assert (status.state, status.has_unprocessed, status.table_state.has_settled) == ("queued", False, True)
+            assert (status.job.state, status.has_unprocessed, status.job.table_state.has_settled) == (
+                "queued",
+                False,
+                True,
+            )
         survivor.db.close()
         if is_over:
             assert number > 60

@@ -358,7 +358,7 @@ async def test_catalog_status_has_the_time_of_the_next_sweep(ground: Ground) -> 
     await ground.inbox.reconcile([Notification(CatalogName("few"))], ground.order())
     standing = await ground.inbox.table_status(CatalogName("few"))
     assert standing is not None
-    assert (standing.state, standing.due_at) == ("queued", ground.after(30))
+    assert (standing.job.state, standing.job.due_at) == ("queued", ground.after(30))
 
 
 # ── Status
@@ -375,7 +375,7 @@ async def test_table_status_has_the_event_the_pending_change_and_the_result(grou
     told = ground.now
     standing = await ground.inbox.table_status(ORDERS)
     assert standing is not None
-    assert (standing.state, standing.has_unprocessed, standing.pending, standing.last_result) == (
+    assert (standing.job.state, standing.has_unprocessed, standing.job.pending, standing.job.last_result) == (
         "queued",
         True,
         PendingChange(min_metadata_location=pointer(2)),
@@ -387,13 +387,13 @@ async def test_table_status_has_the_event_the_pending_change_and_the_result(grou
     await ground.settle(claim, Retry(ground.after(9), "the store hangs"))
     standing = await ground.inbox.table_status(ORDERS)
     assert standing is not None
-    assert standing.last_result is not None
-    assert (standing.last_result.outcome, standing.last_result.why, standing.last_result.at) == (
+    assert standing.job.last_result is not None
+    assert (standing.job.last_result.outcome, standing.job.last_result.why, standing.job.last_result.at) == (
         "retry",
         "the store hangs",
         ground.now,
     )
-    assert (standing.attempt, standing.failing_since, standing.due_at) == (1, told, ground.after(9))
+    assert (standing.job.attempt, standing.job.failing_since, standing.job.due_at) == (1, told, ground.after(9))
 
 
 async def test_wakeups_do_not_hide_the_last_event(ground: Ground) -> None:
@@ -419,9 +419,13 @@ async def test_successful_last_result_has_no_reason(ground: Ground) -> None:
     await ground.settled(ORDERS, ground.done())
     standing = await ground.inbox.table_status(ORDERS)
     assert standing is not None
-    assert standing.last_result is not None
-    assert (standing.last_result.outcome, standing.last_result.why, standing.has_unprocessed) == ("done", None, False)
-    assert standing.table_state.live is not None
+    assert standing.job.last_result is not None
+    assert (standing.job.last_result.outcome, standing.job.last_result.why, standing.has_unprocessed) == (
+        "done",
+        None,
+        False,
+    )
+    assert standing.job.table_state.live is not None
 
 
 async def test_every_table_is_counted_in_one_state(ground: Ground) -> None:

@@ -433,7 +433,7 @@ async def test_status_shows_an_event_right_after_its_202(ground: Ground) -> None
     await ground.hint(RETURNS)
     status = await ground.inbox.table_status(ORDERS)
     assert status is not None
-    assert (status.has_unprocessed, status.pending.min_metadata_location, status.unapplied) == (True, pointer(9), 0)
+    assert (status.has_unprocessed, status.job.pending.min_metadata_location, status.unapplied) == (True, pointer(9), 0)
     assert await ground.inbox.table_status(RETURNS) is not None
 
 

@@ -77,7 +77,7 @@ class WatchedInbox(MemoryInbox):
         """When a row may be claimed."""
         status = await self.table_status(subject)
         assert status is not None
-        return status.due_at
+        return status.job.due_at
 
 
 @dataclass(slots=True)

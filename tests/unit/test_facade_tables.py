@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from sfn.clock import SystemClock
 from sfn.domain.identifiers import JobKey, TableIdentifier
-from sfn.domain.jobs import IndexedTable, PendingChange, PublishedPointer, TableState
+from sfn.domain.jobs import IndexedTable, PublishedPointer, TableState
 from sfn.errors import ErrorScope, MalformedMetadata, Stale, Transient, Unreachable, Unsafe, WrongTable
 from sfn.facade import TablePlace, tables
 from sfn.facade.metadata_files import open_tree
@@ -36,7 +36,7 @@ from sfn.facade.tables import (
     load_table_result,
     place_of_directory,
 )
-from sfn.inbox.model import TableStatus
+from sfn.inbox.model import Job, TableStatus
 from sfn.reader.files import FileReader
 from sfn.reader.metadata import AllowedLocations
 from sfn.reader.resolve import Question
@@ -404,23 +404,7 @@ def published(location: str | None) -> PublishedPointer | None:
 
 
 def standing(live: PublishedPointer | None) -> TableStatus:
-    story = TableState(live=live)
-    return TableStatus(
-        state="queued",
-        due_at=AT,
-        not_before=None,
-        attempt=0,
-        failing_since=None,
-        reason=None,
-        has_unprocessed=False,
-        pending=PendingChange(),
-        skip_reason=None,
-        table_state=story,
-        locations=frozenset(),
-        last_result=None,
-        last_event=None,
-        open_intents=None,
-    )
+    return TableStatus(Job(TableIdentifier("prod", SALES, "orders"), AT, table_state=TableState(live=live)))
 
 
 @pytest.fixture(name="inbox")

@@ -291,10 +291,10 @@ async def test_each_name_has_the_event_that_told_of_it(line: Line) -> None:
 
 
 async def test_the_old_name_says_the_new_one_until_another_table_has_it(line: Line) -> None:
-    assert [(await standing(line, name)).table_state.renamed_to for name in (A, B)] == [B, None]
+    assert [(await standing(line, name)).job.table_state.renamed_to for name in (A, B)] == [B, None]
     line.catalog.create(A, ELSEWHERE)
     await line.hear(Notification(A), seconds=60)
-    assert (await standing(line, A)).table_state.renamed_to is None
+    assert (await standing(line, A)).job.table_state.renamed_to is None
 
 
 async def test_a_table_that_has_its_old_name_again_elsewhere_is_not_said_to_be_another(line: Line) -> None:
@@ -329,7 +329,7 @@ async def test_a_table_that_moved_before_it_was_dropped_has_no_other_name(line: 
     await line.hear(Notification(B), seconds=60)
     await line.drop(B)
     assert [line.document(B, place).get("state") for place in (AT, ELSEWHERE)] == ["moved", None]
-    assert (await standing(line, B)).table_state.renamed_to is None
+    assert (await standing(line, B)).job.table_state.renamed_to is None
 
 
 async def test_no_hint_says_what_only_the_old_names_file_said() -> None:

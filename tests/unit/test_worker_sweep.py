@@ -521,7 +521,7 @@ async def test_a_sweep_that_is_claimed_while_the_stop_comes_is_given_back_unstar
     assert stage.desk.book.outcomes == []
     status = await stage.inbox.table_status(CATALOG)
     assert status is not None
-    assert (status.state, status.attempt, status.has_unprocessed) == ("queued", 0, True)
+    assert (status.job.state, status.job.attempt, status.has_unprocessed) == ("queued", 0, True)
 
 
 MANY = BATCH_SIZE + 4 * CONCURRENT_LOADS

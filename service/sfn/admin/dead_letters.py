@@ -76,7 +76,7 @@ class DeadLetterRoutes:
             raise HTTPException(HTTPStatus.NOT_FOUND, f"no dead letter has the id {number}")
         letter = found[0]
         table_status = await self._inbox.table_status(letter.subject) if letter.subject is not None else None
-        foreign_catalog_id = table_status.table_state.foreign_catalog_id if table_status is not None else None
+        foreign_catalog_id = table_status.job.table_state.foreign_catalog_id if table_status is not None else None
         return DeadLetterDetails.with_request(letter, await self._inbox.request_of(number), foreign_catalog_id)
 
     async def replay(self, selection: DeadLetterSelection, request: Request) -> ReplayResult:

@@ -418,7 +418,7 @@ class CatalogRoutes:
     async def _starts_at(self, catalog: str) -> datetime | None:
         """Return the earliest start of a requested sweep: there is a pause between two sweeps of a catalog."""
         status = await self._inbox.table_status(CatalogName(catalog))
-        return status.due_at if status is not None and status.state == "queued" else None
+        return status.job.due_at if status is not None and status.job.state == "queued" else None
 
     async def _check_catalog_id(self, catalog: str, body: AdoptRequest, recorded_owner_id: str | None) -> None:
         """Reject a `catalog_id` that no file carries if other ids are known that could be adopted.
@@ -453,7 +453,10 @@ class CatalogRoutes:
                 raise HTTPException(HTTPStatus.NOT_FOUND, detail)
             page.append(
                 IndexedTable(
-                    table, status.table_state.live, None, foreign_catalog_id=status.table_state.foreign_catalog_id
+                    table,
+                    status.job.table_state.live,
+                    None,
+                    foreign_catalog_id=status.job.table_state.foreign_catalog_id,
                 )
             )
         yield page

@@ -386,20 +386,20 @@ class UnpublishedReason(StrEnum):
             is_retired: True if the catalog is retired.
             is_covered: True if the settings of the catalog include the table.
         """
-        table_state = status.table_state
+        job, table_state = status.job, status.job.table_state
         if table_state.live is not None or not (table_state.has_settled or table_state.misses):
             return None
         if is_retired:
             return cls.RETIRED
         if not is_covered:
             return cls.EXCLUDED
-        if status.skip_reason is not None:
+        if job.cache.table is not None and job.cache.table.skip_reason is not None:
             return cls.LEFT_ALONE
         if table_state.listed_as not in {None, table}:
             return cls.SPELLING
         if table_state.misses:
             return cls.MISSING
-        return cls.DROPPED if status.locations else None
+        return cls.DROPPED if job.locations else None
 
 
 class TableModel(AdminModel):
@@ -446,22 +446,18 @@ class TableModel(AdminModel):
         cls, table: TableIdentifier, status: TableStatus, why: UnpublishedReason | None, letters: Sequence[DeadLetter]
     ) -> TableModel:
         """Return the model of a table with its dead letters."""
-        table_state, pending, last_result, last_event = (
-            status.table_state,
-            status.pending,
-            status.last_result,
-            status.last_event,
-        )
+        job, last_event = status.job, status.last_event
+        table_state, pending, last_result = job.table_state, job.pending, job.last_result
         live = table_state.live
         return cls.model_validate(
             {
                 **TableOrCatalogModel.key_fields(table),
-                "state": status.state,
-                "due_at": status.due_at,
-                "not_before": status.not_before,
-                "attempt": status.attempt,
-                "failing_since": status.failing_since,
-                "reason": status.reason,
+                "state": job.state.value,
+                "due_at": job.due_at,
+                "not_before": job.not_before,
+                "attempt": job.attempt,
+                "failing_since": job.failing_since,
+                "reason": job.reason,
                 "on_hold": table_state.on_hold,
                 "limit_overridden": table_state.limit_overridden,
                 "published": live
@@ -483,7 +479,7 @@ class TableModel(AdminModel):
                     renamed_to=pending.renamed_to.dotted if pending.renamed_to is not None else None,
                     has_unprocessed=status.has_unprocessed,
                 ),
-                "locations": sorted({layout_location(site) for site in status.locations}),
+                "locations": sorted({layout_location(site) for site in job.locations}),
                 "refresh_at": table_state.refresh_at,
                 "last_result": last_result
                 and LastResultModel(outcome=last_result.outcome, why=last_result.why, at=last_result.at),

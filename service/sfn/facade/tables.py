@@ -353,7 +353,7 @@ class PublishedTables:
             if known is None or known[1] is None:
                 raise
             return known[1]
-        live = None if status is None else status.table_state.live
+        live = None if status is None else status.job.table_state.live
         place = _place_of(namespace, name, live, self._trees)
         if len(self._found) >= _MAX_CACHED_PLACES:
             self._found.clear()

@@ -18,9 +18,9 @@ import anyio
 from sfn.clock import Clock
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import JobKey, TableIdentifier
-from sfn.domain.jobs import IndexedTable
-from sfn.inbox import DropLimitState, QueueStats, catalogs, jobs, letters
-from sfn.inbox.intents import intent_stats, intents_of
+from sfn.domain.jobs import DeadLetterReason, IndexedTable
+from sfn.inbox import DropLimitState, MissingTableStats, QueueStats, catalogs, jobs, letters
+from sfn.inbox.intents import intents_of
 from sfn.inbox.model import (
     RELEASE_BATCH_SIZE,
     AdminCommand,
@@ -30,11 +30,10 @@ from sfn.inbox.model import (
     Job,
     LastEvent,
     TableStatus,
-    to_table_status,
 )
 from sfn.inbox.operations import Operations
 from sfn.inbox.records import decode_record, encode_key, encode_message, from_micros, from_micros_or_none, to_micros
-from sfn.inbox.transaction import Durability, Operation, Run, Runner, Transaction, Wakes
+from sfn.inbox.transaction import Durability, Operation, Query, Run, Runner, Transaction, Wakes
 from sfn.inbox.transitions import on_release_hold, on_replay
 
 T = TypeVar("T")
@@ -78,23 +77,48 @@ def command(operation: Callable[Concatenate[Administration, Transaction, P], Cor
     return method
 
 
+_STATS: Final = (
+    Query("SELECT catalog, stat_state, count(*) FROM sfn.job WHERE stat_state <> '' GROUP BY catalog, stat_state"),
+    Query(
+        "SELECT one.catalog, (SELECT min(due_at) FROM sfn.job WHERE concurrency_group = one.id AND state = 'queued'), "
+        "(SELECT min(pending_since) FROM sfn.job WHERE concurrency_group = one.id AND pending_since IS NOT NULL) "
+        "FROM sfn.concurrency_group AS one WHERE one.priority IN ('live', 'short-lived')"
+    ),
+    Query("SELECT catalog, count(*), min(missing_since) FROM sfn.job WHERE missing_since IS NOT NULL GROUP BY catalog"),
+    Query("SELECT catalog, reason, count(*) FROM sfn.dead_letter WHERE status = 'open' GROUP BY catalog, reason"),
+    Query(
+        "SELECT catalog, min(opened_at) FROM sfn.dead_letter WHERE status = 'open' AND reason <> $1 "
+        "AND key IS NOT NULL GROUP BY catalog",
+        (DeadLetterReason.HELD_DROP.value,),
+    ),
+    Query("SELECT catalog, count(DISTINCT id), min(opened_at) FROM sfn.intent GROUP BY catalog"),
+    Query("SELECT name FROM sfn.catalog WHERE is_limit_reached"),
+    Query("SELECT count(*), min(received_at) FROM sfn.pending"),
+)
+
+
 async def queue_stats(transaction: Transaction, now: datetime) -> QueueStats:
     """Return the statistics of the inbox; reads an entry of an index for every job."""
-    tables, oldest = await jobs.counts_by_state(transaction), await jobs.oldest_due(transaction, now)
-    for catalog, at in (await letters.oldest_letters(transaction)).items():
-        oldest[catalog] = min(at, oldest.get(catalog, at))
+    found = await transaction.fetch_all(_STATS)
+    counts, due, missing, letter_counts, letters_since, intents, reached, ((unapplied, since),) = found
+    tables = {(catalog, state): count for catalog, state, count in counts}
+    oldest: dict[str, datetime] = {}
+    for catalog, *moments in due:
+        for at in [from_micros(one) for one in moments if one is not None and one <= to_micros(now)]:
+            oldest[catalog] = min(at, oldest.get(catalog, at))
+    # Held drops wait on purpose.
+    for catalog, at in letters_since:
+        oldest[catalog] = min(from_micros(at), oldest.get(catalog, from_micros(at)))
     # A sweep that finds too many tables missing holds them without counting steps.
     holding = frozenset(catalog for catalog, state in tables if state == "held")
-    intents = await intent_stats(transaction)
-    ((unapplied, since),) = await transaction.fetch("SELECT count(*), min(received_at) FROM sfn.pending")
     return QueueStats(
         tables=tables,
         oldest_due=oldest,
-        dead_letters=await letters.letter_counts(transaction),
-        limit_reached=holding | await catalogs.catalogs_with_reached_limit(transaction),
-        open_intents={catalog: one.count for catalog, one in intents.items()},
-        oldest_intent={catalog: one.since for catalog, one in intents.items()},
-        missing=await jobs.missing_tables(transaction),
+        dead_letters={(catalog or "", reason): count for catalog, reason, count in letter_counts},
+        limit_reached=holding | {name for (name,) in reached},
+        open_intents={catalog: count for catalog, count, _ in intents},
+        oldest_intent={catalog: from_micros(at) for catalog, _, at in intents},
+        missing={catalog: MissingTableStats(count, from_micros(at)) for catalog, count, at in missing},
         unapplied=unapplied,
         oldest_unapplied=from_micros_or_none(since),
     )
@@ -110,7 +134,7 @@ async def table_status(transaction: Transaction, subject: JobKey) -> TableStatus
         encode_key(subject),
     )
     if job is None:
-        return to_table_status(Job(subject, from_micros(since)), None, None, unapplied) if unapplied else None
+        return TableStatus(Job(subject, from_micros(since)), unapplied=unapplied) if unapplied else None
     found = await transaction.fetch("SELECT kind, received_at, record FROM sfn.event WHERE seq = $1", job.event_seq)
     record = decode_record(job.event_seq, *found[0]) if found else None
     event = record.message if record is not None else None
@@ -119,7 +143,7 @@ async def table_status(transaction: Transaction, subject: JobKey) -> TableStatus
         if record is not None and isinstance(event, Notification)
         else None
     )
-    return to_table_status(job, last_event, await intents_of(transaction, subject), unapplied)
+    return TableStatus(job, last_event, await intents_of(transaction, subject), unapplied)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,12 +51,6 @@ async def retired_catalogs(transaction: Transaction) -> frozenset[str]:
     return frozenset(name for (name,) in await transaction.fetch("SELECT name FROM sfn.catalog WHERE is_retired"))
 
 
-async def catalogs_with_reached_limit(transaction: Transaction) -> frozenset[str]:
-    """Return the catalogs in which no further step is allowed."""
-    found = await transaction.fetch("SELECT name FROM sfn.catalog WHERE is_limit_reached")
-    return frozenset(name for (name,) in found)
-
-
 # ── The drop limit
 
 
@@ -109,12 +103,7 @@ async def allow_step(
     """Return whether the drop limit allows a step of a job; if not, allow no further step in the catalog."""
     catalog, digest = job.subject.catalog, encode_step(job.subject, step)
     since = now - config.drop_limit_window
-    steps, reached = await transaction.fetch_all(
-        [
-            _steps_query(catalog, since),
-            Query("SELECT 1 FROM sfn.catalog WHERE name = $1 AND is_limit_reached", (catalog,)),
-        ]
-    )
+    steps, reached = await transaction.fetch_all([_steps_query(catalog, since), _reached_query(catalog)])
     if any(bytes(known) == digest for known, *_ in steps):
         return True
     drop = NamedTable(job.subject, step.uuid, is_renamed(job)) if step.kind is StepKind.DROP else None
@@ -140,9 +129,9 @@ async def drop_limit_state(
     transaction: Transaction, catalog: str, config: InboxConfig, now: datetime
 ) -> DropLimitState:
     """Return the state of a catalog's drop limit."""
-    is_reached = catalog in await catalogs_with_reached_limit(transaction)
-    is_reached = is_reached or bool(await held_jobs(transaction, catalog, "", 1))
-    (steps,) = await transaction.fetch_all([_steps_query(catalog, now - config.drop_limit_window)])
+    queries = [_steps_query(catalog, now - config.drop_limit_window), _reached_query(catalog)]
+    steps, reached = await transaction.fetch_all(queries)
+    is_reached = bool(reached or await held_jobs(transaction, catalog, "", 1))
     live = await live_count(transaction, catalog)
     drops, used = _drops(steps)
     dropped = await without_file(transaction, {drop.name for drop in without_old_names(drops)})
@@ -154,6 +143,10 @@ def _steps_query(catalog: str, since: datetime) -> Query:
         "SELECT step, dropped, uuid, is_renamed FROM sfn.permit WHERE catalog = $1 AND at > $2",
         (catalog, to_micros(since)),
     )
+
+
+def _reached_query(catalog: str) -> Query:
+    return Query("SELECT 1 FROM sfn.catalog WHERE name = $1 AND is_limit_reached", (catalog,))
 
 
 def _drops(steps: Sequence[Row]) -> tuple[list[NamedTable], int]:

@@ -292,12 +292,12 @@ class Inbox(Administration):
     async def record_location(
         self, claim: LeasedJob, layout_key: str, uuid: str | None
     ) -> frozenset[TableIdentifier] | None:
-        recorded = await self._runner.run(
+        others, _ = await self._runner.run(
             lambda transaction: self._operations.record_location(transaction, claim, layout_key, uuid),
             Durability.SYNCED,
-            lambda recorded: Wakes.ALL_WORKERS if recorded.wakes_others else Wakes.NO_WORKER,
+            lambda recorded: recorded[1],
         )
-        return recorded.others
+        return others
 
     async def allow_step(self, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
         return await self._runner.run(

@@ -10,7 +10,7 @@ meet in one fold cancel, and no row is ever written. Start with `OpenIntent` and
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
@@ -212,20 +212,25 @@ class IntentFold:
             )
         return changes
 
-    def changes_intent(self, intent: OpenIntent) -> bool:
-        """Return True if the messages change an intent."""
-        return intent.key in self._after or (intent.id in self._closed and not intent.is_unresolved)
+    def check(self, due: Iterable[OpenIntent], now: datetime, most: int) -> list[OpenIntent]:
+        """Move at most `most` intents that are due to their next check; return them as they were.
 
-    def check(self, now: datetime, most: int) -> list[OpenIntent]:
-        """Move at most `most` due ones of the changed intents to their next check; return them as they were."""
-        changed = [row for row in self._after.values() if row is not None]
-        due = sorted((row for row in changed if is_due(row.due_at, now)), key=lambda row: row.due_at)[:most]
+        Args:
+            due: stored intents that are due; the messages may have changed or closed some of them.
+            now: the present.
+            most: greatest number.
+        """
         for row in due:
+            if row.is_unresolved or row.id not in self._closed:
+                self._after.setdefault(row.key, self._before.setdefault(row.key, row))
+        found = [row for row in self._after.values() if row is not None and is_due(row.due_at, now)]
+        checked = sorted(found, key=lambda row: row.due_at)[:most]
+        for row in checked:
             self._after[row.key] = after_check(row, now)
-        return due
+        return checked
 
     def next_check_at(self) -> datetime | None:
-        """Return when the first of the changed intents is due; None without any."""
+        """Return when the first of the changed and due intents is due; None without any."""
         return min((row.due_at for row in self._after.values() if row is not None), default=None)
 
     def _open(self, intent: Intent, now: datetime, has_job: Callable[[JobKey], bool]) -> None:
@@ -328,14 +333,6 @@ def due_intents_query(now: datetime) -> Query:
         f"UNION ALL SELECT {_COLUMNS} FROM sfn.intent WHERE due_at > $2 ORDER BY due_at, id, subject LIMIT $3::int",
         (to_micros(now), to_micros(latest_check_at(now)), MAX_CHECKS_PER_CLAIM + 1),
     )
-
-
-async def intent_stats(transaction: Transaction) -> Mapping[str, OpenIntentStats]:
-    """Return the statistics of open intents, by catalog; reads every intent."""
-    found = await transaction.fetch(
-        "SELECT catalog, count(DISTINCT id), min(opened_at), min(due_at) FROM sfn.intent GROUP BY catalog"
-    )
-    return {catalog: OpenIntentStats(count, from_micros(at), from_micros(due)) for catalog, count, at, due in found}
 
 
 async def intents_of(transaction: Transaction, subject: JobKey) -> OpenIntentStats | None:

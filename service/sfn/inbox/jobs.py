@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -14,7 +13,6 @@ from msgspec.structs import replace
 from sfn.domain.events import TableReport
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import Capacity, ConcurrencyGroup, DeadLetterReason, IndexedTable, Priority
-from sfn.inbox import MissingTableStats
 from sfn.inbox.model import (
     InboxConfig,
     Job,
@@ -39,7 +37,7 @@ from sfn.inbox.records import (
     to_micros_or_none,
 )
 from sfn.inbox.schema import CACHE, GROUP, JOB, MAX_OUTCOMES, OUTCOME, PLACE
-from sfn.inbox.transaction import Change, Query, Row, Run, Transaction, Update, Upsert, counted
+from sfn.inbox.transaction import Change, Query, Row, Run, Transaction, Update, Upsert
 from sfn.sfnfile.naming import layout_location
 
 _JOB: Final = "SELECT job.concurrency_group, job.record, CAST(NULL AS bytea) AS cache FROM sfn.job AS job"
@@ -455,39 +453,6 @@ async def without_file(transaction: Transaction, subjects: Collection[JobKey]) -
         [encode_key(subject) for subject in subjects],
     )
     return len(subjects) - int(count)
-
-
-async def missing_tables(transaction: Transaction) -> Mapping[str, MissingTableStats]:
-    """Return `QueueStats.missing`."""
-    found = await transaction.fetch(
-        "SELECT catalog, count(*), min(missing_since) FROM sfn.job WHERE missing_since IS NOT NULL GROUP BY catalog"
-    )
-    return {catalog: MissingTableStats(count, from_micros(since)) for catalog, count, since in found}
-
-
-async def counts_by_state(transaction: Transaction) -> Mapping[tuple[str, str], int]:
-    """Return `QueueStats.tables`."""
-    return counted(
-        await transaction.fetch(
-            "SELECT catalog, stat_state, count(*) FROM sfn.job WHERE stat_state <> '' GROUP BY catalog, stat_state"
-        )
-    )
-
-
-async def oldest_due(transaction: Transaction, now: datetime) -> dict[str, datetime]:
-    """Return, by catalog, the start of the longest wait of a job with an unprocessed notification."""
-    found = await transaction.fetch(
-        "SELECT one.catalog, (SELECT min(due_at) FROM sfn.job WHERE concurrency_group = one.id AND state = 'queued'), "
-        "(SELECT min(pending_since) FROM sfn.job WHERE concurrency_group = one.id AND pending_since IS NOT NULL) "
-        "FROM sfn.concurrency_group AS one WHERE one.priority IN ('live', 'short-lived')"
-    )
-    latest = to_micros(now)
-    oldest: dict[str, datetime] = {}
-    for catalog, *moments in found:
-        for at in moments:
-            if at is not None and at <= latest:
-                oldest[catalog] = min(from_micros(at), oldest.get(catalog, now))
-    return oldest
 
 
 async def held_jobs(transaction: Transaction, catalog: str, after: str, limit: int) -> Sequence[Row]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from datetime import datetime
 from typing import Final
 
@@ -21,7 +21,7 @@ from sfn.inbox.model import (
 )
 from sfn.inbox.records import decode_subject, encode_key, encode_subject, from_micros, to_micros, to_micros_or_none
 from sfn.inbox.schema import AUDIT, LETTER, UNDECODABLE
-from sfn.inbox.transaction import Change, Row, Run, Transaction, Upsert, counted, draw
+from sfn.inbox.transaction import Change, Row, Run, Transaction, Upsert, draw
 
 MAX_AUDIT_ENTRIES: Final = 10_000
 """Most entries of the log of commands."""
@@ -163,25 +163,6 @@ async def request_of(transaction: Transaction, letter_id: int) -> UndecodableReq
         letter_id,
     )
     return UndecodableRequest(*found[0]) if found else None
-
-
-async def letter_counts(transaction: Transaction) -> Mapping[tuple[str, str], int]:
-    """Return the number of open letters, by catalog ("" for an undecodable request) and reason."""
-    return counted(
-        await transaction.fetch(
-            "SELECT catalog, reason, count(*) FROM sfn.dead_letter WHERE status = 'open' GROUP BY catalog, reason"
-        )
-    )
-
-
-async def oldest_letters(transaction: Transaction) -> dict[str, datetime]:
-    """Return the opening time of the oldest open letter by catalog, without held drops, which wait on purpose."""
-    found = await transaction.fetch(
-        "SELECT catalog, min(opened_at) FROM sfn.dead_letter WHERE status = 'open' AND reason <> $1 "
-        "AND key IS NOT NULL GROUP BY catalog",
-        DeadLetterReason.HELD_DROP.value,
-    )
-    return {catalog: from_micros(at) for catalog, at in found}
 
 
 async def prune_letters(transaction: Transaction, before: datetime, most: int) -> int:

@@ -97,45 +97,6 @@ class OpenIntentStats:
     due_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class TableStatus:
-    """The state of one job, for operators.
-
-    Attributes:
-        state: `queued`, `leased` or `dead`.
-        due_at: when the job may be claimed, if it is queued.
-        not_before: the earliest time of a claim, in spite of new events.
-        attempt: attempts since the last success.
-        failing_since: start of the first of consecutive failures.
-        reason: reason of the open dead letter.
-        has_unprocessed: True if a notification waits for a complete publish.
-        pending: the change that notifications report.
-        skip_reason: why the table gets no files, by the catalog's last answer; None if files are allowed.
-        table_state: what is published, and what the next publish needs to know.
-        locations: keys of the layouts where files of this name may exist.
-        last_result: the result of the last claim.
-        last_event: the newest event.
-        open_intents: gateway commits of the table with unknown outcome; None if there are none.
-        unapplied: number of accepted events that are not part of this state yet.
-    """
-
-    state: str
-    due_at: datetime
-    not_before: datetime | None
-    attempt: int
-    failing_since: datetime | None
-    reason: DeadLetterReason | None
-    has_unprocessed: bool
-    pending: PendingChange
-    skip_reason: str | None
-    table_state: TableState
-    locations: frozenset[str]
-    last_result: LastResult | None
-    last_event: LastEvent | None
-    open_intents: OpenIntentStats | None = None
-    unapplied: int = 0
-
-
 MAX_UNLISTED_NAMESPACES: Final = 1_000
 """Most unlisted namespaces that are recorded per sweep: each claim compares its table with them."""
 
@@ -294,27 +255,26 @@ def holds_lease(job: Job | None, leased: LeasedJob) -> bool:
     return job is not None and job.state is JobState.LEASED and job.fencing_token == leased.fencing_token
 
 
-def to_table_status(
-    job: Job, last_event: LastEvent | None, open_intents: OpenIntentStats | None, unapplied: int = 0
-) -> TableStatus:
-    """Return the operator's view of a job."""
-    return TableStatus(
-        state=job.state.value,
-        due_at=job.due_at,
-        not_before=job.not_before,
-        attempt=job.attempt,
-        failing_since=job.failing_since,
-        reason=job.reason,
-        has_unprocessed=job.version > job.processed_version,
-        pending=job.pending,
-        skip_reason=job.cache.table.skip_reason if job.cache.table is not None else None,
-        table_state=job.table_state,
-        locations=job.locations,
-        last_result=job.last_result,
-        last_event=last_event,
-        open_intents=open_intents,
-        unapplied=unapplied,
-    )
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """The state of one job, for operators.
+
+    Attributes:
+        job: the job, with its cache.
+        last_event: the newest event; None if it was pruned.
+        open_intents: gateway commits of the table with unknown outcome; None if there are none.
+        unapplied: number of accepted events that are not part of this state yet.
+    """
+
+    job: Job
+    last_event: LastEvent | None = None
+    open_intents: OpenIntentStats | None = None
+    unapplied: int = 0
+
+    @property
+    def has_unprocessed(self) -> bool:
+        """True if a notification waits for a complete publish."""
+        return self.job.version > self.job.processed_version
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,12 +42,9 @@ from sfn.inbox.intents import (
     MAX_CHECKS_PER_CLAIM,
     IntentFold,
     OpenIntent,
-    after_check,
-    delete_intents,
     due_intents_query,
     notifications_for_due,
     parse_intent,
-    save_intents,
 )
 from sfn.inbox.jobs import Jobs, KnownGroups, UnreadJobError, fair_order, others_at, rotate, visitors_query
 from sfn.inbox.letters import LetterChanges
@@ -75,7 +72,7 @@ from sfn.inbox.records import (
     from_micros,
     to_micros,
 )
-from sfn.inbox.transaction import Change, Query, Row, Run, Transaction
+from sfn.inbox.transaction import Change, Query, Row, Run, Transaction, Wakes
 from sfn.inbox.transitions import (
     is_poison,
     jobs_after_notification,
@@ -152,19 +149,6 @@ class SettleRequest:
         return {(self.claim.subject.catalog, location) for location in self.result.wake_locations}
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedLocation:
-    """The result of `Operations.record_location`.
-
-    Attributes:
-        others: the result of `JobQueue.record_location`.
-        wakes_others: True if the transaction made their jobs due.
-    """
-
-    others: frozenset[TableIdentifier] | None
-    wakes_others: bool = False
-
-
 @dataclass(slots=True)
 class Unit:
     """What one transaction has read, and what it will write.
@@ -173,7 +157,8 @@ class Unit:
         transaction: the transaction.
         jobs, letters: jobs and dead letters with their changes.
         others: further changes.
-        intents: the messages about intents.
+        records: the records to fold.
+        intents: the messages about intents among them.
         fold: what the fold of this transaction did.
     """
 
@@ -181,29 +166,13 @@ class Unit:
     jobs: Jobs
     letters: LetterChanges = field(default_factory=LetterChanges)
     others: list[Change] = field(default_factory=list)
+    records: Sequence[LogRecord] = ()
     intents: IntentFold = field(default_factory=lambda: IntentFold(()))
     fold: FoldResult = FoldResult()
 
     async def write(self) -> None:
         """Write all changes."""
         await self.jobs.write([*await self.letters.changes(self.transaction), *self.others])
-
-
-@dataclass(slots=True)
-class _Beginning:
-    """The first reads of a transaction.
-
-    Attributes:
-        groups: the concurrency groups.
-        records: the records to fold.
-        has_more: more records may wait.
-        rest: the results of the caller's own queries.
-    """
-
-    groups: KnownGroups
-    records: list[LogRecord]
-    has_more: bool
-    rest: list[Sequence[Row]]
 
 
 class Operations:
@@ -246,9 +215,8 @@ class Operations:
             transaction: the transaction.
             subjects: more jobs to read.
         """
-        beginning = await self._begin(transaction, [])
-        unit = Unit(transaction, Jobs(transaction, beginning.groups, self.config))
-        await self._fold(unit, beginning, [])
+        unit, _ = await self._begin(transaction, [])
+        await self._fold(unit, [])
         unit.others += unit.intents.changes()
         await unit.jobs.load(subjects)
         return unit
@@ -279,10 +247,9 @@ class Operations:
             Query("SELECT min(lease_until) FROM sfn.job WHERE state = 'leased' AND lease_until > $1", (at,)),
             catalogs.ALL_SWEEPS,
         ]
-        beginning = await self._begin(transaction, queries, folds=request.folds)
-        due_intents, next_intent, overdue, next_expiry, sweeps = beginning.rest
+        unit, rest = await self._begin(transaction, queries, folds=request.folds)
+        due_intents, next_intent, overdue, next_expiry, sweeps = rest
         intents = [parse_intent(row) for row in due_intents]
-        unit = Unit(transaction, Jobs(transaction, beginning.groups, self.config))
         jobs = unit.jobs
         expired = jobs.take(overdue)
         checked = intents[:MAX_CHECKS_PER_CLAIM]
@@ -290,10 +257,10 @@ class Operations:
         if expired:
             also |= {one.subject for one in request.running}
         open_groups = [
-            (group, number) for group, number in beginning.groups.numbers.items() if capacity.available_in(group) > 0
+            (group, number) for group, number in jobs.groups.numbers.items() if capacity.available_in(group) > 0
         ]
         heads = [jobs.due_query(number, capacity.available_in(group) + 1) for group, number in open_groups]
-        found = await self._fold(unit, beginning, heads, also, caches_below=capacity.total + capacity.sweeps)
+        found = await self._fold(unit, heads, also, caches_below=capacity.total + capacity.sweeps)
         moments = await self._check_intents(unit, checked, now)
         for rows in found:
             jobs.take(rows, caches=True)
@@ -347,12 +314,12 @@ class Operations:
 
     async def record_location(
         self, transaction: Transaction, claim: LeasedJob, layout_key: str, uuid: str | None
-    ) -> RecordedLocation:
-        """Record where a claim will write a file, see `sfn.inbox.JobQueue.record_location`."""
+    ) -> tuple[frozenset[TableIdentifier] | None, Wakes]:
+        """Record where a claim will write a file, see `sfn.inbox.JobQueue.record_location`; say whom that wakes."""
         unit = await self.unfolded(transaction, {claim.subject})
         job = unit.jobs.get(claim.subject)
         if job is None or not holds_lease(job, claim):
-            return RecordedLocation(None)
+            return None, Wakes.NO_WORKER
         live = await others_at(transaction, claim.subject, layout_location(layout_key))
         others = frozenset(name for name, other in live.items() if other != uuid)
         is_new = layout_key not in job.locations
@@ -361,7 +328,7 @@ class Operations:
             unit.jobs.save(replace(job, locations=job.locations | {layout_key}))
             self._wake(unit, [Wakeup(name) for name in sorted(others)], self._clock())
             await unit.write()
-        return RecordedLocation(others, wakes_others=is_new and bool(others))
+        return others, Wakes.ALL_WORKERS if is_new and others else Wakes.NO_WORKER
 
     async def allow_step(self, transaction: Transaction, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
         """Return whether the drop limit allows a step, see `sfn.inbox.JobQueue.allow_step`."""
@@ -398,18 +365,20 @@ class Operations:
 
     # ── Steps of the operations
 
-    async def _begin(self, transaction: Transaction, queries: Sequence[Query], *, folds: bool = True) -> _Beginning:
-        """Read the new concurrency groups, the records to fold, and what the caller needs."""
+    async def _begin(
+        self, transaction: Transaction, queries: Sequence[Query], *, folds: bool = True
+    ) -> tuple[Unit, list[Sequence[Row]]]:
+        """Read the new concurrency groups and the records to fold; return the results of the caller's queries, too."""
         groups = self._groups
         pending_query = Query(_PENDING, (MAX_FOLDED if folds else 0,))
         added, pending, *rest = await transaction.fetch_all([groups.query(), pending_query, *queries])
         groups.take(added)
-        return _Beginning(groups, [decode_record(*row) for row in pending], len(pending) == MAX_FOLDED, rest)
+        records = [decode_record(*row) for row in pending]
+        return Unit(transaction, Jobs(transaction, groups, self.config), records=records), rest
 
     async def _fold(
         self,
         unit: Unit,
-        beginning: _Beginning,
         queries: Sequence[Query],
         subjects: Collection[JobKey] = (),
         *,
@@ -419,12 +388,11 @@ class Operations:
 
         Args:
             unit: the unit of the transaction.
-            beginning: the records.
             queries: further queries.
             subjects: more jobs to read.
             caches_below: read the caches of all jobs, if there are not more jobs than this.
         """
-        records = beginning.records
+        records = unit.records
         unit.intents = intents = IntentFold(
             [
                 (record.message, record.received_at)
@@ -448,7 +416,7 @@ class Operations:
             coalesced += await self._apply(unit, record)
         intents.apply(found[: len(intent_queries)], lambda subject: unit.jobs.get(subject) is not None)
         unit.others.append(unit.transaction.folded([record.seq for record in records]))
-        unit.fold = FoldResult(len(records), coalesced, beginning.has_more)
+        unit.fold = FoldResult(len(records), coalesced, len(records) == MAX_FOLDED)
         return found[len(intent_queries) :]
 
     def _subjects(self, records: Iterable[LogRecord]) -> set[JobKey]:
@@ -519,22 +487,15 @@ class Operations:
         unit.letters.open(NewDeadLetter(subject, DeadLetterReason.POISON, detail, 0), record.received_at)
 
     async def _check_intents(self, unit: Unit, due: Sequence[OpenIntent], now: datetime) -> list[datetime]:
-        """Move due intents to their next check, and notify their subjects; return when their next checks are due."""
-        # An intent that the fold changes is written with the fold's other changes.
-        stored = [one for one in due if not unit.intents.changes_intent(one)]
-        changed = unit.intents.check(now, MAX_CHECKS_PER_CLAIM - len(stored))
-        await unit.jobs.load([one.subject for one in changed])
-        for notification in notifications_for_due([*stored, *changed]):
+        """Move due intents to their next check, and notify their subjects; return when the first one is due again."""
+        checked = unit.intents.check(due, now, MAX_CHECKS_PER_CLAIM)
+        await unit.jobs.load([one.subject for one in checked])
+        for notification in notifications_for_due(checked):
             job = unit.jobs.get(notification.subject)
             unit.jobs.save(on_notification(job, notification, 0, now, self.config.retry_cap))
-        checked = [(one, after_check(one, now)) for one in stored]
-        remaining = [after for _, after in checked if after is not None]
-        if remaining:
-            unit.others.append(save_intents(remaining))
-        unit.others += delete_intents([one for one, after in checked if after is None])
         unit.others += unit.intents.changes()
         first = unit.intents.next_check_at()
-        return [one.due_at for one in remaining] + ([max(first, now)] if first is not None else [])
+        return [max(first, now)] if first is not None else []
 
     def _give_back(self, unit: Unit, unsure: Sequence[LeasedJob], now: datetime) -> None:
         """Give back claims that no worker has, because the answer to their transaction never arrived."""

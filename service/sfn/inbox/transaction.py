@@ -11,7 +11,7 @@ them in its thread. A statement is written in PostgreSQL's words, see `sfn.inbox
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from enum import Enum, auto
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -150,11 +150,6 @@ def drive(operation: Coroutine[Any, Any, T]) -> T:
         return result
     operation.close()
     raise RuntimeError("an operation of the inbox waited for something else than its database")
-
-
-def counted(rows: Sequence[Row]) -> Mapping[tuple[str, str], int]:
-    """Return counts by their first two columns, without zeros."""
-    return {(first or "", second): count for first, second, count in rows if count}
 
 
 class Durability(Enum):
