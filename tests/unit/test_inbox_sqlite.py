@@ -31,7 +31,8 @@ from sfn.domain.jobs import (
     Returned,
 )
 from sfn.errors import ErrorScope, FatalError, Transient
-from sfn.inbox import ClaimResult, letters
+from sfn.inbox import ClaimResult
+from sfn.inbox.administration import find_letters, prune_letters, request_of
 from sfn.inbox.inbox import Inbox
 from sfn.inbox.intents import MAX_UNKNOWN_TABLES
 from sfn.inbox.jobs import Jobs, KnownGroups
@@ -409,23 +410,19 @@ def die(file: File, count: int) -> None:
 
 
 LOOKS: dict[str, Callable[[File, Transaction], Awaitable[object]]] = {
-    "a page": lambda _, one: letters.find_letters(one, DeadLetterFilter(), 20, 100),
-    "the newest": lambda _, one: letters.find_letters(one, DeadLetterFilter(), 20),
-    "the last page": lambda _, one: letters.find_letters(one, DeadLetterFilter(), 20, 10**9),
-    "of a rare reason": lambda _, one: letters.find_letters(
-        one, DeadLetterFilter(reason=DeadLetterReason.POISON), 20, 0
-    ),
-    "of a catalog": lambda _, one: letters.find_letters(one, DeadLetterFilter(catalog="few"), 20, 0),
-    "of a catalog that has none": lambda _, one: letters.find_letters(one, DeadLetterFilter(catalog="none"), 20, 0),
-    "of a table": lambda _, one: letters.find_letters(one, DeadLetterFilter(table=numbered(7)), 20, 0),
-    "of a sender": lambda _, one: letters.find_letters(one, DeadLetterFilter(sender="etl"), 20, 0),
-    "all of a table": lambda _, one: letters.find_letters(one, DeadLetterFilter(status=None, table=numbered(7)), 20, 0),
-    "that were replayed": lambda _, one: letters.find_letters(
-        one, DeadLetterFilter(status=DeadLetterStatus.REPLAYED), 20, 0
-    ),
+    "a page": lambda _, one: find_letters(one, DeadLetterFilter(), 20, 100),
+    "the newest": lambda _, one: find_letters(one, DeadLetterFilter(), 20),
+    "the last page": lambda _, one: find_letters(one, DeadLetterFilter(), 20, 10**9),
+    "of a rare reason": lambda _, one: find_letters(one, DeadLetterFilter(reason=DeadLetterReason.POISON), 20, 0),
+    "of a catalog": lambda _, one: find_letters(one, DeadLetterFilter(catalog="few"), 20, 0),
+    "of a catalog that has none": lambda _, one: find_letters(one, DeadLetterFilter(catalog="none"), 20, 0),
+    "of a table": lambda _, one: find_letters(one, DeadLetterFilter(table=numbered(7)), 20, 0),
+    "of a sender": lambda _, one: find_letters(one, DeadLetterFilter(sender="etl"), 20, 0),
+    "all of a table": lambda _, one: find_letters(one, DeadLetterFilter(status=None, table=numbered(7)), 20, 0),
+    "that were replayed": lambda _, one: find_letters(one, DeadLetterFilter(status=DeadLetterStatus.REPLAYED), 20, 0),
     "a batch of replays": lambda file, one: file.within(one).replay(range(1, 100), [], COMMAND),
     "one that is discarded": lambda file, one: file.within(one).discard([1], COMMAND),
-    "the prune": lambda _, one: letters.prune_letters(one, NOW, 20),
+    "the prune": lambda _, one: prune_letters(one, NOW, 20),
 }
 
 
@@ -448,18 +445,18 @@ def test_letters_that_were_closed_long_ago_go() -> None:
     die(file, 5)
     file.put(ODD)
     file.fold()
-    found = file.run(lambda one: letters.find_letters(one, DeadLetterFilter(), 9, 0))
+    found = file.run(lambda one: find_letters(one, DeadLetterFilter(), 9, 0))
     first, second, *_, odd = (letter.id for letter in found)
     later = AdminCommand("ann", "", NOW + timedelta(hours=1))
     file.run(lambda one: file.within(one).discard([first, odd], COMMAND))
     file.run(lambda one: file.within(one).discard([second], later))
     moment = NOW + timedelta(minutes=30)
-    assert [file.run(lambda one: letters.prune_letters(one, moment, most)) for most in (1, 9, 9)] == [1, 1, 0]  # noqa: B023
+    assert [file.run(lambda one: prune_letters(one, moment, most)) for most in (1, 9, 9)] == [1, 1, 0]  # noqa: B023
     discarded = DeadLetterFilter(status=DeadLetterStatus.DISCARDED)
-    assert [one.id for one in file.run(lambda one: letters.find_letters(one, discarded, 9, 0))] == [second]
-    assert file.run(lambda one: letters.request_of(one, odd)) is None
+    assert [one.id for one in file.run(lambda one: find_letters(one, discarded, 9, 0))] == [second]
+    assert file.run(lambda one: request_of(one, odd)) is None
     assert file.counted("undecodable") == 0
-    assert len(file.run(lambda one: letters.find_letters(one, DeadLetterFilter(), 9, 0))) == 3
+    assert len(file.run(lambda one: find_letters(one, DeadLetterFilter(), 9, 0))) == 3
 
 
 # ── Recovery

@@ -16,8 +16,7 @@ from structlog.typing import EventDict
 from sfn.domain.jobs import Capacity, ConcurrencyGroup, Priority
 from sfn.errors import ErrorScope, Transient
 from sfn.inbox import QueueStats
-from sfn.inbox.administration import CachedStats
-from sfn.inbox.inbox import LOG_INTERVAL, InboxErrorLog
+from sfn.inbox.inbox import LOG_INTERVAL, CachedStats, InboxErrorLog
 from sfn.inbox.jobs import fair_order, rotate
 from tests.support.clock import HandClock
 

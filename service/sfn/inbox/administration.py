@@ -5,25 +5,23 @@ A query or a command sees what was accepted before it, because it folds first.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
-import anyio
-
 from sfn.clock import Clock
-from sfn.domain.events import Notification
+from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import DeadLetterReason, IndexedTable
-from sfn.inbox import DropLimitState, MissingTableStats, QueueStats, catalogs, jobs, letters
+from sfn.inbox import DropLimitState, MissingTableStats, QueueStats, catalogs, jobs
 from sfn.inbox.intents import intents_of
 from sfn.inbox.model import (
     RELEASE_BATCH_SIZE,
     AdminCommand,
+    AuditEntry,
     DeadLetter,
     DeadLetterFilter,
     DeadLetterStatus,
@@ -32,8 +30,18 @@ from sfn.inbox.model import (
     TableStatus,
 )
 from sfn.inbox.operations import Operations
-from sfn.inbox.records import decode_record, encode_key, encode_message, from_micros, from_micros_or_none, to_micros
-from sfn.inbox.transaction import Durability, Operation, Query, Run, Runner, Transaction, Wakes
+from sfn.inbox.records import (
+    decode_record,
+    decode_subject,
+    encode_key,
+    encode_message,
+    from_micros,
+    from_micros_or_none,
+    to_micros,
+    to_micros_or_none,
+)
+from sfn.inbox.schema import AUDIT
+from sfn.inbox.transaction import Durability, Operation, Query, Row, Run, Runner, Transaction, Upsert, Wakes, draw
 from sfn.inbox.transitions import on_release_hold, on_replay
 
 T = TypeVar("T")
@@ -41,6 +49,8 @@ P = ParamSpec("P")
 
 PRUNE_BATCH_SIZE: Final = 500
 """Records, or dead letters, that are deleted at a time: few, because appends wait meanwhile in SQLite."""
+MAX_AUDIT_ENTRIES: Final = 10_000
+"""Most entries of the log of commands."""
 INDEX_PAGE_SIZE: Final = 500
 """Tables that are read from the index at a time."""
 
@@ -146,6 +156,113 @@ async def table_status(transaction: Transaction, subject: JobKey) -> TableStatus
     return TableStatus(job, last_event, await intents_of(transaction, subject), unapplied)
 
 
+# ── Dead letters and the log of commands
+
+_LETTER: Final = "id, subject, sender, reason, detail, attempts, status, opened_at, changed_at, actor"
+
+
+async def close_letters(
+    transaction: Transaction, ids: Collection[int], status: DeadLetterStatus, command: AdminCommand
+) -> list[JobKey | None]:
+    """Close the open ones of these letters; return their subjects, by id; None for an undecodable request."""
+    found = await transaction.fetch(
+        "SELECT id, subject FROM sfn.dead_letter WHERE id = ANY($1::bigint[]) AND status = 'open' ORDER BY id",
+        sorted(set(ids)),
+    )
+    if found:
+        await transaction.write(
+            [
+                Run(
+                    "UPDATE sfn.dead_letter SET status = $1, changed_at = $2, actor = $3 WHERE id = ANY($4::bigint[])",
+                    (status.value, to_micros(command.at), command.actor, [number for number, _ in found]),
+                )
+            ]
+        )
+    return [decode_subject(subject) if subject is not None else None for _, subject in found]
+
+
+async def find_letters(
+    transaction: Transaction, letter_filter: DeadLetterFilter, limit: int, after: int | None = None
+) -> list[DeadLetter]:
+    """Return at most `limit` matching letters: with ids above `after` by id, or the newest first for None."""
+    one = letter_filter
+    compared = {
+        "status =": one.status.value if one.status is not None else None,
+        "catalog =": one.catalog,
+        "key =": encode_key(one.table) if one.table is not None else None,
+        "reason =": one.reason.value if one.reason is not None else None,
+        "sender =": one.sender,
+        "opened_at <": to_micros_or_none(one.opened_before),
+        "opened_at >=": to_micros_or_none(one.opened_since),
+        "id >": after,
+    }
+    conditions = {text: value for text, value in compared.items() if value is not None}
+    chosen = " AND ".join(f"{text} ${number}" for number, text in enumerate(conditions, start=2))
+    query = (
+        f"SELECT {_LETTER} FROM sfn.dead_letter {'WHERE ' * bool(chosen)}{chosen} "
+        f"ORDER BY id{' DESC' * (after is None)} LIMIT $1::bigint"
+    )
+    return [_letter(row) for row in await transaction.fetch(query, limit, *conditions.values())]
+
+
+async def letters_with_ids(transaction: Transaction, ids: Collection[int]) -> list[DeadLetter]:
+    """Return the letters with these ids, by id."""
+    query = f"SELECT {_LETTER} FROM sfn.dead_letter WHERE id = ANY($1::bigint[]) ORDER BY id"
+    return [_letter(row) for row in await transaction.fetch(query, sorted(set(ids)))]
+
+
+async def request_of(transaction: Transaction, letter_id: int) -> UndecodableRequest | None:
+    """Return the undecodable request of a letter; None if there is none."""
+    found = await transaction.fetch(
+        "SELECT sender, path, content_type, body, size, detail FROM sfn.dead_letter JOIN sfn.undecodable "
+        "ON letter = id WHERE id = $1",
+        letter_id,
+    )
+    return UndecodableRequest(*found[0]) if found else None
+
+
+def _letter(row: Row) -> DeadLetter:
+    number, subject, sender, reason, detail, attempts, status, opened, changed, actor = row
+    return DeadLetter(
+        id=number,
+        subject=decode_subject(subject) if subject is not None else None,
+        sender=sender,
+        reason=DeadLetterReason(reason),
+        detail=detail,
+        attempts=attempts,
+        status=DeadLetterStatus(status),
+        opened_at=from_micros(opened),
+        changed_at=from_micros(changed),
+        actor=actor,
+    )
+
+
+async def add_audit_entry(transaction: Transaction, action: str, command: AdminCommand, count: int) -> int:
+    """Add a command to the log of commands, and delete very old entries; return the id of the entry."""
+    number = await draw(transaction, "audit", 1)
+    entry = number, to_micros(command.at), command.actor, action, command.target, count
+    await transaction.write(
+        [
+            Upsert(AUDIT, [entry]),
+            Run("DELETE FROM sfn.audit WHERE id <= $1", (number - MAX_AUDIT_ENTRIES,)),
+        ]
+    )
+    return number
+
+
+async def audit_log(transaction: Transaction, before: int | None, limit: int) -> list[AuditEntry]:
+    """Return the newest entries of the log of commands with ids below `before`; None starts with the newest."""
+    found = await transaction.fetch(
+        "SELECT id, at, actor, action, target, count FROM sfn.audit WHERE id < $1 ORDER BY id DESC LIMIT $2::bigint",
+        2**62 if before is None else before,
+        limit,
+    )
+    return [AuditEntry(number, from_micros(at), *rest) for number, at, *rest in found]
+
+
+# ── The methods of the inbox
+
+
 @dataclass(frozen=True, slots=True)
 class CommandProgress:
     """Progress of a command that takes several transactions.
@@ -208,9 +325,9 @@ class Administration(ABC):
 
     # ── Dead letters
 
-    get_many = query(letters.letters_with_ids)
-    request_of = query(letters.request_of)
-    list_newest = query(letters.find_letters)
+    get_many = query(letters_with_ids)
+    request_of = query(request_of)
+    list_newest = query(find_letters)
 
     async def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
         """Return at most `limit` matching dead letters with ids above `after`, by id."""
@@ -230,21 +347,21 @@ class Administration(ABC):
         Returns:
             The number of letters that were open.
         """
-        ended = await letters.end(transaction, ids, DeadLetterStatus.REPLAYED, entry)
+        ended = await close_letters(transaction, ids, DeadLetterStatus.REPLAYED, entry)
         subjects = [subject for subject in ended if subject is not None]
         unit = await self._operations.unfolded(transaction, subjects)
         for subject in subjects:
             unit.jobs.save(on_replay(unit.jobs.get(subject) or Job(subject, entry.at), entry.at))
         await unit.write()
         await self._notify(transaction, notifications, entry)
-        await letters.add_audit_entry(transaction, "replay", entry, len(ended))
+        await add_audit_entry(transaction, "replay", entry, len(ended))
         return len(ended)
 
     @command
     async def discard(self, transaction: Transaction, ids: Sequence[int], entry: AdminCommand) -> int:
         """Close open dead letters and return their number; their subjects do not change."""
-        count = len(await letters.end(transaction, ids, DeadLetterStatus.DISCARDED, entry))
-        await letters.add_audit_entry(transaction, "discard", entry, count)
+        count = len(await close_letters(transaction, ids, DeadLetterStatus.DISCARDED, entry))
+        await add_audit_entry(transaction, "discard", entry, count)
         return count
 
     # ── Drop limit
@@ -288,7 +405,7 @@ class Administration(ABC):
             unit.others.append(catalogs.set_columns(catalog, is_limit_reached=False))
             unit.others.append(Run("DELETE FROM sfn.permit WHERE catalog = $1", (catalog,)))
             await unit.write()
-            audit_id = await letters.add_audit_entry(transaction, "release", entry, count)
+            audit_id = await add_audit_entry(transaction, "release", entry, count)
         else:
             audit_id = before.audit_id
             unit.others.append(Run("UPDATE sfn.audit SET count = $1 WHERE id = $2", (count, audit_id)))
@@ -304,26 +421,26 @@ class Administration(ABC):
     ) -> None:
         """Schedule a sweep of the catalog of each notification."""
         await self._notify(transaction, notifications, entry)
-        await letters.add_audit_entry(transaction, "reconcile", entry, len(notifications))
+        await add_audit_entry(transaction, "reconcile", entry, len(notifications))
 
     @command
     async def adopt(self, transaction: Transaction, notifications: Sequence[Notification], entry: AdminCommand) -> None:
         """Let tables adopt the files in their place; each notification names the `catalog_id` in these files."""
         await self._notify(transaction, notifications, entry)
-        await letters.add_audit_entry(transaction, "adopt", entry, len(notifications))
+        await add_audit_entry(transaction, "adopt", entry, len(notifications))
 
     async def retire(self, catalog: str, *, retired: bool, command: AdminCommand) -> None:
         """Record durably that the tables of a catalog get no files any more, or that they get files again."""
 
         async def retire(transaction: Transaction) -> None:
             await transaction.write([catalogs.set_columns(catalog, is_retired=retired)])
-            await letters.add_audit_entry(transaction, "retire" if retired else "unretire", command, 1)
+            await add_audit_entry(transaction, "retire" if retired else "unretire", command, 1)
 
         await self._runner.run(retire, Durability.SYNCED)
 
     owner_id = read(catalogs.owner_id)
     retired_catalogs = read(catalogs.retired_catalogs)
-    audit_log = query(letters.audit_log)
+    audit_log = query(audit_log)
 
     async def record_owner(self, catalog: str, catalog_id: str) -> None:
         """Record durably which `catalog_id` the files of a catalog carry; see `recorded_owner`."""
@@ -400,6 +517,24 @@ class Administration(ABC):
                 pass
 
 
+async def prune_letters(transaction: Transaction, before: datetime, most: int) -> int:
+    """Delete at most `most` letters that were closed before a time; return their number."""
+    found = await transaction.fetch(
+        "SELECT id FROM sfn.dead_letter WHERE status <> 'open' AND changed_at < $1 LIMIT $2::bigint",
+        to_micros(before),
+        most,
+    )
+    ids = [number for (number,) in found]
+    if ids:
+        await transaction.write(
+            [
+                Run("DELETE FROM sfn.undecodable WHERE letter = ANY($1::bigint[])", (ids,)),
+                Run("DELETE FROM sfn.dead_letter WHERE id = ANY($1::bigint[])", (ids,)),
+            ]
+        )
+    return len(ids)
+
+
 async def prune_events(transaction: Transaction, before: datetime, most: int = PRUNE_BATCH_SIZE) -> int:
     """Delete at most `most` of the oldest records, folded ones from before a time; return their number.
 
@@ -416,52 +551,3 @@ async def prune_events(transaction: Transaction, before: datetime, most: int = P
     ((count,),) = await transaction.fetch("SELECT count(*) FROM sfn.event WHERE seq <= $1", last)
     await transaction.write([Run("DELETE FROM sfn.event WHERE seq <= $1", (last,))])
     return int(count)
-
-
-MAX_STATS_SHARE: Final = 20
-"""The database counts for at most one of this many seconds."""
-STATS_WANTED: Final = 300.0
-"""Seconds after the last read until the cache is not refreshed any more: most scrapers read more often."""
-
-
-class CachedStats:
-    """A cache of the statistics, a few seconds old, because counting reads all jobs.
-
-    Args:
-        count: counts.
-        max_age: greatest age in seconds; longer if counting takes long.
-    """
-
-    def __init__(self, count: Callable[[], Awaitable[QueueStats]], max_age: float) -> None:
-        self._count, self._max_age = count, max_age
-        self._stats: QueueStats | None = None
-        self._begun_at = self._due_at = self._pause = 0.0
-        self._asked_at = -math.inf
-        self._counting = anyio.Lock()
-
-    async def __call__(self) -> QueueStats:
-        """Return the statistics; the first call, and a call after a long pause, waits until they are counted."""
-        self._asked_at = now = anyio.current_time()
-        # Twice the pause: a reader must not wait, and `refresh` may.
-        if self._stats is None or now >= self._due_at + self._pause:
-            return await self._counted()
-        return self._stats
-
-    async def refresh(self) -> None:
-        """Count the statistics if they are due and were read recently, also if the first reader stopped waiting."""
-        now = anyio.current_time()
-        if self._due_at <= now < self._asked_at + STATS_WANTED:
-            await self._counted()
-
-    async def _counted(self) -> QueueStats:
-        asked_at = anyio.current_time()
-        async with self._counting:
-            if self._stats is None or self._begun_at < asked_at:
-                self._begun_at = anyio.current_time()
-                self._stats = await self._count()
-                ended_at = anyio.current_time()
-                self._pause = (
-                    max(self._max_age, MAX_STATS_SHARE * (ended_at - self._begun_at)) if self._max_age else 0.0
-                )
-                self._due_at = ended_at + self._pause
-            return self._stats

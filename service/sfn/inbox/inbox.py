@@ -9,7 +9,7 @@ to be folded.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -26,8 +26,8 @@ from sfn.domain.events import InboxMessage, Notification, PutResult
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import BackwardStep, Capacity, LeasedJob, Outcome, describe
 from sfn.errors import ExternalError, OutcomeUnknown, SfnError, Transient
-from sfn.inbox import ClaimResult, QueueStats, letters
-from sfn.inbox.administration import PRUNE_BATCH_SIZE, Administration, prune_events, queue_stats
+from sfn.inbox import ClaimResult, QueueStats
+from sfn.inbox.administration import PRUNE_BATCH_SIZE, Administration, prune_events, prune_letters, queue_stats
 from sfn.inbox.intents import first_check_at
 from sfn.inbox.model import (
     FoldResult,
@@ -359,7 +359,7 @@ class Inbox(Administration):
         now = self._clock.now()
         count = await self._prune(lambda transaction: prune_events(transaction, now - retention))
         await self._prune(
-            lambda transaction: letters.prune_letters(transaction, now - CLOSED_LETTER_RETENTION, PRUNE_BATCH_SIZE)
+            lambda transaction: prune_letters(transaction, now - CLOSED_LETTER_RETENTION, PRUNE_BATCH_SIZE)
         )
         await self._runner.checkpoint()
         return count
@@ -425,6 +425,55 @@ def _woken_by(messages: Sequence[InboxMessage]) -> Wakes:
 
 def _token(claim: LeasedJob) -> tuple[int, JobKey]:
     return claim.fencing_token, claim.subject
+
+
+MAX_STATS_SHARE: Final = 20
+"""The database counts for at most one of this many seconds."""
+STATS_WANTED: Final = 300.0
+"""Seconds after the last read until the cache is not refreshed any more: most scrapers read more often."""
+
+
+class CachedStats:
+    """A cache of the statistics, a few seconds old, because counting reads all jobs.
+
+    Args:
+        count: counts.
+        max_age: greatest age in seconds; longer if counting takes long.
+    """
+
+    def __init__(self, count: Callable[[], Awaitable[QueueStats]], max_age: float) -> None:
+        self._count, self._max_age = count, max_age
+        self._stats: QueueStats | None = None
+        self._begun_at = self._due_at = self._pause = 0.0
+        self._asked_at = -math.inf
+        self._counting = anyio.Lock()
+
+    async def __call__(self) -> QueueStats:
+        """Return the statistics; the first call, and a call after a long pause, waits until they are counted."""
+        self._asked_at = now = anyio.current_time()
+        # Twice the pause: a reader must not wait, and `refresh` may.
+        if self._stats is None or now >= self._due_at + self._pause:
+            return await self._counted()
+        return self._stats
+
+    async def refresh(self) -> None:
+        """Count the statistics if they are due and were read recently, also if the first reader stopped waiting."""
+        now = anyio.current_time()
+        if self._due_at <= now < self._asked_at + STATS_WANTED:
+            await self._counted()
+
+    async def _counted(self) -> QueueStats:
+        asked_at = anyio.current_time()
+        async with self._counting:
+            if self._stats is None or self._begun_at < asked_at:
+                self._begun_at = anyio.current_time()
+                self._stats = await self._count()
+                ended_at = anyio.current_time()
+                self._pause = (
+                    max(self._max_age, MAX_STATS_SHARE * (ended_at - self._begun_at)) if self._max_age else 0.0
+                )
+                self._due_at = ended_at + self._pause
+            return self._stats
 
 
 LOG_INTERVAL: Final = timedelta(minutes=1)

@@ -46,8 +46,16 @@ from sfn.inbox.intents import (
     notifications_for_due,
     parse_intent,
 )
-from sfn.inbox.jobs import Jobs, KnownGroups, UnreadJobError, fair_order, others_at, rotate, visitors_query
-from sfn.inbox.letters import LetterChanges
+from sfn.inbox.jobs import (
+    Jobs,
+    KnownGroups,
+    LetterChanges,
+    UnreadJobError,
+    fair_order,
+    others_at,
+    rotate,
+    visitors_query,
+)
 from sfn.inbox.model import (
     DeadLetterStatus,
     FoldResult,

@@ -25,8 +25,7 @@ from sfn.clock import Clock
 from sfn.concurrency import Batcher
 from sfn.errors import FatalError, OutcomeUnknown, Transient
 from sfn.inbox import QueueStats
-from sfn.inbox.administration import CachedStats
-from sfn.inbox.inbox import Inbox
+from sfn.inbox.inbox import CachedStats, Inbox
 from sfn.inbox.model import CommittedTransaction, FoldResult, InboxConfig
 from sfn.inbox.operations import Operations
 from sfn.inbox.postgres_server import (
