@@ -39,10 +39,9 @@ from sfn.inbox import inbox as facade
 from sfn.inbox.intents import MAX_UNKNOWN_TABLES
 from sfn.inbox.model import DeadLetterFilter, DeadLetterStatus, FoldResult
 from sfn.inbox.operations import MAX_FOLDED, ClaimRequest, Operations
-from sfn.inbox.reported_tables import MAX_LOCATIONS
 from sfn.inbox.schema import MAX_OUTCOMES
 from sfn.inbox.transaction import Transaction
-from sfn.inbox.transitions import SWEEP_PAUSE
+from sfn.inbox.transitions import MAX_LOCATIONS, SWEEP_PAUSE
 from tests.promises.inboxes import (
     DAY,
     EVENT_ONLY,

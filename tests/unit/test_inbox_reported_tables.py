@@ -15,7 +15,7 @@ from sfn.domain.events import Notification, TableOrigin, TableReport, current_ta
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import DeadLetterReason, PendingChange, PublishedPointer, TableState
 from sfn.inbox.model import Job
-from sfn.inbox.reported_tables import MAX_LOCATIONS, MAX_TABLES, on_report, tables_of
+from sfn.inbox.transitions import MAX_LOCATIONS, MAX_TABLES, on_report, tables_of
 
 NAME, OTHER, THIRD = (TableIdentifier("prod", ("n",), name) for name in ("name", "other", "third"))
 CREATE, REGISTER = TableOrigin.CREATE, TableOrigin.REGISTER

@@ -9,9 +9,8 @@ publishes need.
     administration  queries and commands of operators
     operations      fold, claim, settle and others, each in one transaction
     model           a job and other values                     transitions      how a job changes
-    jobs            stored jobs and dead letters               reported_tables  what events report of a table
-    catalogs, intents                                          records          how values are stored
-    transaction     port to the database                       schema           its tables
+    jobs            stored jobs and dead letters               catalogs, intents
+    transaction     port to the database                       schema           its tables, and how values are stored
     sqlite          an inbox in a file; `sqlite_writer` has its thread
     postgres        an inbox that processes share; `postgres_server`, `postgres_connections`
 
