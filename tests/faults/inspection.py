@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 import anyio
 
-from sfn.inbox.records import decode_job
+from sfn.inbox.schema import decode_job
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.document import Document, parse
 from sfn.sfnfile.naming import FileLayout, FileOwner

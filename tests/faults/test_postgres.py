@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from sfn.inbox.postgres_server import UNCERTAIN
-from sfn.inbox.records import encode_key
+from sfn.inbox.schema import encode_key
 from tests.faults.altered_service import SLOW
 from tests.faults.fleet import ROUNDS, TABLES, Fleet, Replica, fleet
 from tests.faults.lake import Lake

@@ -26,7 +26,7 @@ from sfn.inbox.model import AdminCommand, DeadLetterFilter, DeadLetterStatus, Fo
 from sfn.inbox.postgres import PostgresInbox, PostgresRunner, append_rows
 from sfn.inbox.postgres_connections import AsyncpgConnection, connect
 from sfn.inbox.postgres_server import LOST, PostgresConnectionLost, PostgresServer
-from sfn.inbox.records import encode_message, to_micros
+from sfn.inbox.schema import encode_message, to_micros
 from sfn.inbox.transaction import Appended
 from tests.promises.inboxes import PLENTY
 from tests.servers.postgres import Postgres

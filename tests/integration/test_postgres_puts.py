@@ -21,8 +21,7 @@ from sfn.errors import ErrorScope, Permanent, Transient
 from sfn.inbox.model import CommittedTransaction, InboxConfig
 from sfn.inbox.postgres import FOLD_LOCK, PostgresInbox, PostgresTransaction, connected
 from sfn.inbox.postgres_server import PostgresServer
-from sfn.inbox.records import encode_key
-from sfn.inbox.schema import APPEND_NUMBERS
+from sfn.inbox.schema import APPEND_NUMBERS, encode_key
 from tests.promises.inboxes import EVENT_ONLY, PLENTY, TERMS
 from tests.servers.postgres import Postgres
 from tests.support.clock import HandClock

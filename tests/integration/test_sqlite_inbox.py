@@ -46,7 +46,7 @@ from sfn.inbox.inbox import Inbox
 from sfn.inbox.jobs import tables_after, tables_with_uuid
 from sfn.inbox.model import AdminCommand, CommittedTransaction
 from sfn.inbox.operations import ClaimRequest, Operations
-from sfn.inbox.records import encode_message
+from sfn.inbox.schema import encode_message
 from sfn.inbox.sqlite import MIGRATIONS, SqliteInbox, connect
 from sfn.inbox.sqlite_writer import SqliteWriter
 from sfn.inbox.transaction import Durability, Operation, Transaction

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from typing_extensions import override
 
 from sfn.inbox.postgres_server import LOST, PostgresConnectionLost, PostgresFault
-from sfn.inbox.records import LogRow
+from sfn.inbox.schema import LogRow
 from sfn.inbox.sqlite import connect
 from sfn.inbox.transaction import Appended, Change, Run
 from tests.simulation.loop import SimulatedLoop

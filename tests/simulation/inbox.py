@@ -26,7 +26,7 @@ from sfn.inbox.inbox import Inbox
 from sfn.inbox.jobs import KnownGroups, tables_with_uuid
 from sfn.inbox.model import AdminCommand, DeadLetter, DeadLetterFilter, InboxConfig, Job, group_of, stat_state
 from sfn.inbox.operations import Operations
-from sfn.inbox.records import LogRow, decode_job, decode_subject
+from sfn.inbox.schema import LogRow, decode_job, decode_subject
 from sfn.inbox.sqlite import connect, recover
 from sfn.inbox.sqlite_writer import SqliteTransaction
 from sfn.inbox.transaction import (

@@ -23,7 +23,7 @@ from sfn.inbox.operations import Operations
 from sfn.inbox.postgres import _APPEND, _LOCK, POLL_INTERVAL, SESSION_SETTINGS, PostgresRunner
 from sfn.inbox.postgres_connections import Connections, NotifyListener
 from sfn.inbox.postgres_server import UNREACHABLE, Connect, PostgresConnection, PostgresConnectionLost, PostgresFault
-from sfn.inbox.records import LogRow, decode_job
+from sfn.inbox.schema import LogRow, decode_job
 from sfn.inbox.sqlite_writer import SqliteTransaction
 from sfn.inbox.transaction import (
     Appended,

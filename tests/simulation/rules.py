@@ -13,8 +13,7 @@ from typing_extensions import override
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName, JobKey
 from sfn.inbox.model import Job, JobState
-from sfn.inbox.records import decode_job, decode_record, encode_key
-from sfn.inbox.schema import JOB
+from sfn.inbox.schema import JOB, decode_job, decode_record, encode_key
 from sfn.inbox.sqlite_writer import SqliteTransaction
 from sfn.inbox.transaction import Change, Update, Upsert
 from tests.simulation.loop import SimulatedLoop

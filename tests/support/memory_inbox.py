@@ -11,7 +11,7 @@ from sfn.clock import Clock
 from sfn.inbox.inbox import Inbox
 from sfn.inbox.model import FoldResult, InboxConfig
 from sfn.inbox.operations import Operations
-from sfn.inbox.records import LogRow
+from sfn.inbox.schema import LogRow
 from sfn.inbox.sqlite import connect
 from sfn.inbox.sqlite_writer import SqliteTransaction
 from sfn.inbox.transaction import (

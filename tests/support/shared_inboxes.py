@@ -21,7 +21,7 @@ from sfn.errors import SfnError
 from sfn.inbox.model import InboxConfig, Job
 from sfn.inbox.postgres import FOLD_LOCK, PostgresInbox
 from sfn.inbox.postgres_server import PostgresServer
-from sfn.inbox.records import decode_job
+from sfn.inbox.schema import decode_job
 from sfn.inbox.sqlite import SqliteInbox
 from tests.promises.inboxes import PLENTY
 

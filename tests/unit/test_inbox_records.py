@@ -32,7 +32,7 @@ from sfn.domain.jobs import (
 )
 from sfn.errors import FatalError
 from sfn.inbox.model import Job, JobState, LastResult
-from sfn.inbox.records import (
+from sfn.inbox.schema import (
     MAX_KEY_BYTES,
     UNREAD_CACHE,
     RecordKind,

@@ -38,8 +38,7 @@ from sfn.inbox.intents import MAX_UNKNOWN_TABLES
 from sfn.inbox.jobs import Jobs, KnownGroups
 from sfn.inbox.model import AdminCommand, DeadLetterFilter, DeadLetterStatus, InboxConfig, Job
 from sfn.inbox.operations import ClaimRequest, Operations, SettleRequest
-from sfn.inbox.records import encode_message, to_micros
-from sfn.inbox.schema import MAX_OUTCOMES, sqlite_text
+from sfn.inbox.schema import MAX_OUTCOMES, encode_message, sqlite_text, to_micros
 from sfn.inbox.sqlite import MIGRATIONS, connect
 from sfn.inbox.sqlite_writer import SqliteWriter, to_inbox_error
 from sfn.inbox.transaction import Appended, Durability, Operation, Run, Transaction, WakeRule, Wakes, drive

@@ -1,7 +1,7 @@
 """The messages that go into the inbox, and the tables that events report in event-only catalogs.
 
 The messages are msgspec structs: one is made for each event, which costs a frozen dataclass twenty times as much, and
-the inbox stores them as they are (`sfn.inbox.records`).
+the inbox stores them as they are (`sfn.inbox.schema`).
 """
 
 from __future__ import annotations

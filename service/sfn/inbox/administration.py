@@ -30,7 +30,8 @@ from sfn.inbox.model import (
     TableStatus,
 )
 from sfn.inbox.operations import Operations
-from sfn.inbox.records import (
+from sfn.inbox.schema import (
+    AUDIT,
     decode_record,
     decode_subject,
     encode_key,
@@ -40,7 +41,6 @@ from sfn.inbox.records import (
     to_micros,
     to_micros_or_none,
 )
-from sfn.inbox.schema import AUDIT
 from sfn.inbox.transaction import Durability, Operation, Query, Row, Run, Runner, Transaction, Upsert, Wakes, draw
 from sfn.inbox.transitions import on_release_hold, on_replay
 

@@ -13,8 +13,7 @@ from sfn.domain.jobs import BackwardStep, IndexedTable, StepKind
 from sfn.inbox import DropLimitState
 from sfn.inbox.jobs import held_jobs, live_count, without_file
 from sfn.inbox.model import InboxConfig, Job, LastSweep, is_renamed
-from sfn.inbox.records import decode_subject, encode_step, encode_subject, from_micros, to_micros
-from sfn.inbox.schema import CATALOG, PERMIT
+from sfn.inbox.schema import CATALOG, PERMIT, decode_subject, encode_step, encode_subject, from_micros, to_micros
 from sfn.inbox.transaction import Change, Query, Row, Run, Transaction, Upsert
 
 ALL_SWEEPS = Query("SELECT name, swept_at, unlisted_namespaces FROM sfn.catalog WHERE swept_at IS NOT NULL")

@@ -35,7 +35,7 @@ from sfn.inbox.model import (
     queue_full_error,
 )
 from sfn.inbox.operations import MAX_FOLDED, ClaimRequest, Operations, SettleRequest
-from sfn.inbox.records import encode_message, to_micros
+from sfn.inbox.schema import encode_message, to_micros
 from sfn.inbox.transaction import Durability, Operation, Runner, Wakes
 
 T = TypeVar("T")

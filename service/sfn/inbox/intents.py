@@ -18,8 +18,7 @@ from typing import Final, TypeAlias
 from sfn.domain.events import Intent, IntentOutcome, Notification
 from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
 from sfn.inbox.model import OpenIntentStats
-from sfn.inbox.records import decode_subject, encode_key, encode_subject, from_micros, to_micros
-from sfn.inbox.schema import INTENT
+from sfn.inbox.schema import INTENT, decode_subject, encode_key, encode_subject, from_micros, to_micros
 from sfn.inbox.transaction import Change, Query, Row, Run, Transaction, Upsert
 
 CHECK_DELAYS: Final = (timedelta(seconds=30), timedelta(minutes=2), timedelta(minutes=10), timedelta(minutes=35))

@@ -27,7 +27,15 @@ from sfn.inbox.model import (
     stat_state,
     table_missing_since,
 )
-from sfn.inbox.records import (
+from sfn.inbox.schema import (
+    CACHE,
+    GROUP,
+    JOB,
+    LETTER,
+    MAX_OUTCOMES,
+    OUTCOME,
+    PLACE,
+    UNDECODABLE,
     UNREAD_CACHE,
     decode_job,
     encode_cache,
@@ -41,7 +49,6 @@ from sfn.inbox.records import (
     to_micros,
     to_micros_or_none,
 )
-from sfn.inbox.schema import CACHE, GROUP, JOB, LETTER, MAX_OUTCOMES, OUTCOME, PLACE, UNDECODABLE
 from sfn.inbox.transaction import Change, Query, Row, Run, Transaction, Update, Upsert, draw
 from sfn.sfnfile.naming import layout_location
 

@@ -72,7 +72,7 @@ from sfn.inbox.model import (
     poison_letter,
     to_leased_job,
 )
-from sfn.inbox.records import (
+from sfn.inbox.schema import (
     UNREAD_CACHE,
     LogRecord,
     decode_record,

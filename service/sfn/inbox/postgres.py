@@ -43,8 +43,7 @@ from sfn.inbox.postgres_server import (
     refusal,
     schema_state,
 )
-from sfn.inbox.records import LogRow
-from sfn.inbox.schema import APPEND_NUMBERS, POSTGRES_MIGRATIONS, Migration
+from sfn.inbox.schema import APPEND_NUMBERS, POSTGRES_MIGRATIONS, LogRow, Migration
 from sfn.inbox.transaction import (
     Appended,
     Change,

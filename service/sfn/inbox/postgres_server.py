@@ -12,8 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from sfn.errors import ErrorScope, FatalError, OutcomeUnknown, Permanent, SfnError, Transient
 from sfn.inbox.model import RETRY_AFTER
-from sfn.inbox.records import to_micros
-from sfn.inbox.schema import POSTGRES_MIGRATIONS, Migration
+from sfn.inbox.schema import POSTGRES_MIGRATIONS, Migration, to_micros
 
 # ── Faults
 

@@ -24,8 +24,7 @@ from typing_extensions import override
 
 from sfn.errors import ErrorScope, FatalError, SfnError, Transient
 from sfn.inbox.model import RETRY_AFTER, CommittedTransaction
-from sfn.inbox.records import LogRow
-from sfn.inbox.schema import sqlite_text
+from sfn.inbox.schema import LogRow, sqlite_text
 from sfn.inbox.transaction import (
     Appended,
     Change,

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import anyio
 
-from sfn.inbox.records import LogRow
-from sfn.inbox.schema import COUNTER, StoredTable
+from sfn.inbox.schema import COUNTER, LogRow, StoredTable
 
 T = TypeVar("T")
 
