@@ -149,14 +149,15 @@ class SharedInbox:
         found = [("accepted and not applied", f"{row}") for row in self.db.execute("SELECT seq FROM pending")]
         groups = KnownGroups()
         groups.take(drive(self.transaction().fetch_all([groups.query()]))[0])
+        names = {number: group for group, number in groups.numbers.items()}
         for number, state, stat, record in self.db.execute(
             "SELECT concurrency_group, state, stat_state, record FROM job"
         ):
             job = decode_job(record)
             is_table = isinstance(job.subject, TableIdentifier)
             expected = group_of(job, self.config.stores), job.state.value, stat_state(job) if is_table else ""
-            if (groups.names[number], state, stat) != expected:
-                found.append(("misplaced", f"{job.subject} as {groups.names[number]}, {state}, {stat}"))
+            if (names[number], state, stat) != expected:
+                found.append(("misplaced", f"{job.subject} as {names[number]}, {state}, {stat}"))
         return found
 
     def sweeping(self, node: Node) -> None:

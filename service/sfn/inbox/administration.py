@@ -58,7 +58,7 @@ Method: TypeAlias = Callable[Concatenate["Administration", P], Coroutine[Any, An
 
 
 def read(operation: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]) -> Method[P, T]:
-    """Make an operation that changes nothing a method of the inbox."""
+    """Return the method of the inbox that runs an operation; the operation changes nothing."""
 
     @wraps(operation)
     async def method(inbox: Administration, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -68,7 +68,7 @@ def read(operation: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]
 
 
 def query(operation: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]) -> Method[P, T]:
-    """Make an operation a method as `read` does; the method sees what this process has accepted of late."""
+    """Return a method as `read` does; it first folds what this process has accepted, so that the operation sees that."""
 
     @wraps(operation)
     async def method(inbox: Administration, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -78,7 +78,7 @@ def query(operation: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T
 
 
 def command(operation: Callable[Concatenate[Administration, Transaction, P], Coroutine[Any, Any, T]]) -> Method[P, T]:
-    """Make an operation a command of operators."""
+    """Return the method of the inbox that runs an operation as a command of operators, see `run_command`."""
 
     @wraps(operation)
     async def method(inbox: Administration, /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -65,7 +65,6 @@ class KnownGroups:
 
     def __init__(self) -> None:
         self.numbers: dict[ConcurrencyGroup, int] = {}
-        self.names: dict[int, ConcurrencyGroup] = {}
         self.last = 0
 
     def query(self) -> Query:
@@ -75,9 +74,7 @@ class KnownGroups:
     def take(self, rows: Sequence[Row]) -> None:
         """Add the result of `query`."""
         for number, catalog, store, priority in rows:
-            group = ConcurrencyGroup(catalog, store, Priority(priority))
-            self.numbers[group] = number
-            self.names[number] = group
+            self.numbers[ConcurrencyGroup(catalog, store, Priority(priority))] = number
             self.last = max(self.last, number)
 
 
