@@ -140,7 +140,7 @@ class JobQueue(Protocol):
 
 
 class TableIndex(Protocol):
-    """Port of publishes, sweeps and readers: the known tables."""
+    """Port of publishes and readers: the known tables."""
 
     def tables(self, catalog: str) -> AsyncIterator[IndexedTable]:
         """Yield every known table of a catalog."""
@@ -156,10 +156,6 @@ class TableIndex(Protocol):
 
     async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
         """Return the other tables that have a live file at the location, whatever their uuid."""
-        ...
-
-    async def max_missing(self, catalog: str) -> int:
-        """Return how many missing tables one sweep may find before their drops are held."""
         ...
 
 

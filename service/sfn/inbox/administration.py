@@ -68,7 +68,7 @@ def read(operation: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]
 
 
 def query(operation: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]) -> Method[P, T]:
-    """Return a method as `read` does; it first folds what this process has accepted, so that the operation sees that."""
+    """Return a method as `read` does; it folds before, so that the operation sees what this process has accepted."""
 
     @wraps(operation)
     async def method(inbox: Administration, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -206,7 +206,7 @@ async def find_letters(
 
 
 async def letters_with_ids(transaction: Transaction, ids: Collection[int]) -> list[DeadLetter]:
-    """Return the letters with these ids, by id."""
+    """Return the dead letters with these ids, by id; unknown ids are ignored."""
     query = f"SELECT {_LETTER} FROM sfn.dead_letter WHERE id = ANY($1::bigint[]) ORDER BY id"
     return [_letter(row) for row in await transaction.fetch(query, sorted(set(ids)))]
 
@@ -367,6 +367,7 @@ class Administration(ABC):
     # ── Drop limit
 
     async def max_missing(self, catalog: str) -> int:
+        """Return how many missing tables one sweep may find before their drops are held."""
         return self._config.allowed_drops(catalog, await self._live_count(catalog))
 
     _live_count = read(jobs.live_count)

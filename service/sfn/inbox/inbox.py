@@ -29,11 +29,7 @@ from sfn.errors import ExternalError, OutcomeUnknown, SfnError, Transient
 from sfn.inbox import ClaimResult, QueueStats
 from sfn.inbox.administration import PRUNE_BATCH_SIZE, Administration, prune_events, prune_letters, queue_stats
 from sfn.inbox.intents import first_check_at
-from sfn.inbox.model import (
-    FoldResult,
-    LastResult,
-    queue_full_error,
-)
+from sfn.inbox.model import FoldResult, LastResult, queue_full_error
 from sfn.inbox.operations import MAX_FOLDED, ClaimRequest, Operations, SettleRequest
 from sfn.inbox.schema import encode_message, to_micros
 from sfn.inbox.transaction import Durability, Operation, Runner, Wakes

@@ -72,14 +72,7 @@ from sfn.inbox.model import (
     poison_letter,
     to_leased_job,
 )
-from sfn.inbox.schema import (
-    UNREAD_CACHE,
-    LogRecord,
-    decode_record,
-    encode_key,
-    from_micros,
-    to_micros,
-)
+from sfn.inbox.schema import UNREAD_CACHE, LogRecord, decode_record, encode_key, from_micros, to_micros
 from sfn.inbox.transaction import Change, Query, Row, Run, Transaction, Wakes
 from sfn.inbox.transitions import (
     is_poison,
