@@ -57,7 +57,7 @@ INDEX_PAGE_SIZE: Final = 500
 Method: TypeAlias = Callable[Concatenate["Administration", P], Coroutine[Any, Any, T]]
 
 
-def read(operation: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]) -> Method[P, T]:
+def as_read(operation: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]) -> Method[P, T]:
     """Return the method of the inbox that runs an operation; the operation changes nothing."""
 
     @wraps(operation)
@@ -67,8 +67,8 @@ def read(operation: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]
     return method
 
 
-def query(operation: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]) -> Method[P, T]:
-    """Return a method as `read` does; it folds before, so that the operation sees what this process has accepted."""
+def as_query(operation: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]) -> Method[P, T]:
+    """Return a method as `as_read` does; it folds before, so that the operation sees what this process has accepted."""
 
     @wraps(operation)
     async def method(inbox: Administration, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -77,7 +77,9 @@ def query(operation: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T
     return method
 
 
-def command(operation: Callable[Concatenate[Administration, Transaction, P], Coroutine[Any, Any, T]]) -> Method[P, T]:
+def as_command(
+    operation: Callable[Concatenate[Administration, Transaction, P], Coroutine[Any, Any, T]],
+) -> Method[P, T]:
     """Return the method of the inbox that runs an operation as a command of operators, see `run_command`."""
 
     @wraps(operation)
@@ -238,7 +240,7 @@ def _letter(row: Row) -> DeadLetter:
 
 
 async def add_audit_entry(transaction: Transaction, action: str, command: AdminCommand, count: int) -> int:
-    """Add a command to the log of commands, and delete very old entries; return the id of the entry."""
+    """Add a command to the log of commands, and delete very old entries; return the id of the command."""
     number = await draw(transaction, "audit", 1)
     entry = number, to_micros(command.at), command.actor, action, command.target, count
     await transaction.write(
@@ -312,56 +314,56 @@ class Administration(ABC):
             if not page:
                 return
 
-    _page = query(jobs.tables_after)
-    with_uuid = read(jobs.tables_with_uuid)
-    _others_at = read(jobs.others_at)
+    _page = as_query(jobs.tables_after)
+    with_uuid = as_read(jobs.tables_with_uuid)
+    _others_at = as_read(jobs.others_at)
 
     async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
         return frozenset(await self._others_at(table, location))
 
-    reported_tables = query(jobs.reported_tables)
-    table_status = query(table_status)
-    outcome_history = query(jobs.outcome_history)
+    reported_tables = as_query(jobs.reported_tables)
+    table_status = as_query(table_status)
+    outcome_history = as_query(jobs.outcome_history)
 
     # ── Dead letters
 
-    get_many = query(letters_with_ids)
-    request_of = query(request_of)
-    list_newest = query(find_letters)
+    get_many = as_query(letters_with_ids)
+    request_of = as_query(request_of)
+    list_newest = as_query(find_letters)
 
     async def list_after(self, letter_filter: DeadLetterFilter, after: int, limit: int) -> list[DeadLetter]:
         """Return at most `limit` matching dead letters with ids above `after`, by id."""
         return await self.list_newest(letter_filter, limit, after)
 
-    @command
+    @as_command
     async def replay(
-        self, transaction: Transaction, ids: Sequence[int], notifications: Sequence[Notification], entry: AdminCommand
+        self, transaction: Transaction, ids: Sequence[int], notifications: Sequence[Notification], command: AdminCommand
     ) -> int:
         """Queue the subjects of open dead letters and close the letters, in one transaction.
 
         Args:
             ids: ids of letters; those that are not open are ignored.
             notifications: the notifications of the undecodable requests among them, which can be decoded now.
-            entry: the entry for the audit log.
+            command: the entry for the audit log.
 
         Returns:
             The number of letters that were open.
         """
-        ended = await close_letters(transaction, ids, DeadLetterStatus.REPLAYED, entry)
+        ended = await close_letters(transaction, ids, DeadLetterStatus.REPLAYED, command)
         subjects = [subject for subject in ended if subject is not None]
         unit = await self._operations.unfolded(transaction, subjects)
         for subject in subjects:
-            unit.jobs.save(on_replay(unit.jobs.get(subject) or Job(subject, entry.at), entry.at))
+            unit.jobs.save(on_replay(unit.jobs.get(subject) or Job(subject, command.at), command.at))
         await unit.write()
-        await self._notify(transaction, notifications, entry)
-        await add_audit_entry(transaction, "replay", entry, len(ended))
+        await self._notify(transaction, notifications, command)
+        await add_audit_entry(transaction, "replay", command, len(ended))
         return len(ended)
 
-    @command
-    async def discard(self, transaction: Transaction, ids: Sequence[int], entry: AdminCommand) -> int:
+    @as_command
+    async def discard(self, transaction: Transaction, ids: Sequence[int], command: AdminCommand) -> int:
         """Close open dead letters and return their number; their subjects do not change."""
-        count = len(await close_letters(transaction, ids, DeadLetterStatus.DISCARDED, entry))
-        await add_audit_entry(transaction, "discard", entry, count)
+        count = len(await close_letters(transaction, ids, DeadLetterStatus.DISCARDED, command))
+        await add_audit_entry(transaction, "discard", command, count)
         return count
 
     # ── Drop limit
@@ -370,13 +372,13 @@ class Administration(ABC):
         """Return how many missing tables one sweep may find before their drops are held."""
         return self._config.allowed_drops(catalog, await self._live_count(catalog))
 
-    _live_count = read(jobs.live_count)
+    _live_count = as_read(jobs.live_count)
 
     async def drop_limit_state(self, catalog: str) -> DropLimitState:
         """Return the state of a catalog's drop limit."""
         return await self._drop_limit_state(catalog, self._config, self._clock.now())
 
-    _drop_limit_state = query(catalogs.drop_limit_state)
+    _drop_limit_state = as_query(catalogs.drop_limit_state)
 
     async def release(self, catalog: str, command: AdminCommand) -> int:
         """Reset the drop limit of a catalog, queue its held jobs, and return their number.
@@ -390,23 +392,23 @@ class Administration(ABC):
             progress = await self._release(catalog, command, progress)
         return progress.count
 
-    @command
+    @as_command
     async def _release(
-        self, transaction: Transaction, catalog: str, entry: AdminCommand, before: CommandProgress | None
+        self, transaction: Transaction, catalog: str, command: AdminCommand, before: CommandProgress | None
     ) -> CommandProgress:
         """Release the first batch of held jobs, or the one after `before`."""
         unit = await self._operations.unfolded(transaction, ())
         after = before.last_key if before is not None else ""
         held = unit.jobs.take(await jobs.held_jobs(transaction, catalog, after, RELEASE_BATCH_SIZE))
         for job in held:
-            unit.jobs.save(on_release_hold(job, entry.at))
-            unit.letters.close(job.subject, DeadLetterStatus.REPLAYED, entry.at, entry.actor)
+            unit.jobs.save(on_release_hold(job, command.at))
+            unit.letters.close(job.subject, DeadLetterStatus.REPLAYED, command.at, command.actor)
         count = len(held) + (before.count if before is not None else 0)
         if before is None:
             unit.others.append(catalogs.set_columns(catalog, is_limit_reached=False))
             unit.others.append(Run("DELETE FROM sfn.permit WHERE catalog = $1", (catalog,)))
             await unit.write()
-            audit_id = await add_audit_entry(transaction, "release", entry, count)
+            audit_id = await add_audit_entry(transaction, "release", command, count)
         else:
             audit_id = before.audit_id
             unit.others.append(Run("UPDATE sfn.audit SET count = $1 WHERE id = $2", (count, audit_id)))
@@ -416,19 +418,21 @@ class Administration(ABC):
 
     # ── Catalogs
 
-    @command
+    @as_command
     async def reconcile(
-        self, transaction: Transaction, notifications: Sequence[Notification], entry: AdminCommand
+        self, transaction: Transaction, notifications: Sequence[Notification], command: AdminCommand
     ) -> None:
         """Schedule a sweep of the catalog of each notification."""
-        await self._notify(transaction, notifications, entry)
-        await add_audit_entry(transaction, "reconcile", entry, len(notifications))
+        await self._notify(transaction, notifications, command)
+        await add_audit_entry(transaction, "reconcile", command, len(notifications))
 
-    @command
-    async def adopt(self, transaction: Transaction, notifications: Sequence[Notification], entry: AdminCommand) -> None:
+    @as_command
+    async def adopt(
+        self, transaction: Transaction, notifications: Sequence[Notification], command: AdminCommand
+    ) -> None:
         """Let tables adopt the files in their place; each notification names the `catalog_id` in these files."""
-        await self._notify(transaction, notifications, entry)
-        await add_audit_entry(transaction, "adopt", entry, len(notifications))
+        await self._notify(transaction, notifications, command)
+        await add_audit_entry(transaction, "adopt", command, len(notifications))
 
     async def retire(self, catalog: str, *, retired: bool, command: AdminCommand) -> None:
         """Record durably that the tables of a catalog get no files any more, or that they get files again."""
@@ -439,9 +443,9 @@ class Administration(ABC):
 
         await self._runner.run(retire, Durability.SYNCED)
 
-    owner_id = read(catalogs.owner_id)
-    retired_catalogs = read(catalogs.retired_catalogs)
-    audit_log = query(audit_log)
+    owner_id = as_read(catalogs.owner_id)
+    retired_catalogs = as_read(catalogs.retired_catalogs)
+    audit_log = as_query(audit_log)
 
     async def record_owner(self, catalog: str, catalog_id: str) -> None:
         """Record durably which `catalog_id` the files of a catalog carry; see `recorded_owner`."""
@@ -509,11 +513,11 @@ class Administration(ABC):
         return fold.has_more
 
     async def _notify(
-        self, transaction: Transaction, notifications: Sequence[Notification], entry: AdminCommand
+        self, transaction: Transaction, notifications: Sequence[Notification], command: AdminCommand
     ) -> None:
         """Accept notifications as if they had arrived now, and fold them."""
         if notifications:
-            await transaction.append([encode_message(one, to_micros(entry.at)) for one in notifications])
+            await transaction.append([encode_message(one, to_micros(command.at)) for one in notifications])
             while await self._fold(transaction):
                 pass
 
