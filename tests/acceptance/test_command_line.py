@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import place, sfn
+from tests.support.command_line import executed, forked, place, sfn
 from tests.support.service import configure, lake
 
+READING = ["resolve", "history", "inspect", "verify"]
+WITHOUT_SERVICE = ["serve", "check", "demo", "facade", *READING, "report", "healthcheck"]
+WITH_SERVICE = ["status", "audit", "notify", "reconcile", "dead-letters", "release", "adopt", "retire"]
 COMMANDS = [
-    ("serve",),
-    ("check",),
-    ("demo",),
-    ("facade",),
-    ("resolve",),
-    ("history",),
-    ("inspect",),
-    ("verify",),
-    ("status",),
-    ("audit",),
-    ("healthcheck",),
-    ("notify",),
-    ("reconcile",),
-    ("report",),
-    ("dead-letters",),
-    ("dead-letters", "list"),
-    ("dead-letters", "show"),
-    ("dead-letters", "replay"),
-    ("dead-letters", "discard"),
-    ("release",),
-    ("adopt",),
-    ("retire",),
+    *((name,) for name in WITHOUT_SERVICE + WITH_SERVICE),
+    *(("dead-letters", name) for name in ("list", "show", "replay", "discard")),
 ]
-WITHOUT_SERVICE = {
-    *("serve", "check", "demo", "facade", "resolve", "history", "inspect", "verify", "report", "healthcheck"),
-}
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -83,57 +62,41 @@ def test_the_help_waits_for_no_web_server() -> None:
     assert told.stdout.strip() == "[]"
 
 
-SFN = Path(sys.executable).with_name("sfn")
 FORGOTTEN = (
     "settings: expected a configuration file, found none that was given; "
     "name it: --config FILE or SFN_CONFIG; or set each key as SFN_SECTION__KEY"
 )
 
 
-def ran(
-    *arguments: str, environ: Mapping[str, str] | None = None, folder: Path | None = None
-) -> subprocess.CompletedProcess[str]:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("SFN_")}  # noqa: TID251 - a child's
-    return subprocess.run(
-        [SFN, *arguments],
-        env={**inherited, **(environ or {})},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
 def test_the_version_is_printed() -> None:
-    done = ran("--version")
-    assert (done.returncode, done.stdout) == (0, f"sfn {version('iceberg-sfn')}\n")
+    done = executed("--version")
+    assert (done.status, done.out) == (0, f"sfn {version('iceberg-sfn')}\n")
 
 
 def test_wrong_settings_are_all_named_and_exit_with_2(tmp_path: Path) -> None:
     file = tmp_path / "sfn.toml"
     file.write_text("[listener]\nprot = 1\n[admin]\ntoken = 's3cret with spaces'\n")
-    done = ran("serve", "--config", str(file), environ={"SFN_WORKER__CONCURRENCY": "many"})
-    assert (done.returncode, done.stdout) == (2, "")
-    assert sorted(line.split(": expected")[0] for line in done.stderr.splitlines()) == [
+    done = executed("serve", "--config", str(file), environ={"SFN_WORKER__CONCURRENCY": "many"})
+    assert (done.status, done.out) == (2, "")
+    assert sorted(line.split(": expected")[0] for line in done.err.splitlines()) == [
         "SFN_WORKER__CONCURRENCY",
         "sfn.toml: [admin] token",
         "sfn.toml: [listener] prot",
     ]
-    assert "did you mean port?" in done.stderr
-    assert "s3cret" not in done.stderr
+    assert "did you mean port?" in done.err
+    assert "s3cret" not in done.err
 
 
 def test_a_settings_file_that_is_not_there_exits_with_2(tmp_path: Path) -> None:
-    done = ran("serve", "--config", str(tmp_path / "absent.toml"))
-    assert done.returncode == 2
-    assert "absent.toml" in done.stderr
+    done = forked("serve", "--config", str(tmp_path / "absent.toml"))
+    assert done.status == 2
+    assert "absent.toml" in done.err
 
 
 def test_without_any_settings_it_shows_what_to_write(tmp_path: Path) -> None:
-    done = ran("serve", folder=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
+    done = forked("serve", folder=tmp_path)
+    assert (done.status, done.out) == (2, "")
+    assert done.err == (
         f"{FORGOTTEN}\nsettings: catalogs: expected at least one, found none; "
         'write [catalogs.NAME] uri = "https://…", or set SFN_CATALOGS__NAME__URI\n'
     )
@@ -146,16 +109,16 @@ def test_without_any_settings_it_shows_what_to_write(tmp_path: Path) -> None:
 def test_a_forgotten_configuration_is_named_before_all_that_it_lacks(
     tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
-    done = ran(*arguments, folder=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    first, *rest = done.stderr.splitlines()
+    done = forked(*arguments, folder=tmp_path)
+    assert (done.status, done.out) == (2, "")
+    first, *rest = done.err.splitlines()
     assert (first, len(rest)) == (FORGOTTEN, 1)
 
 
 def test_a_check_names_a_forgotten_configuration_first(tmp_path: Path) -> None:
-    done = ran("check", folder=tmp_path)
-    assert (done.returncode, done.stderr) == (2, "")
-    assert done.stdout.splitlines()[:2] == [
+    done = forked("check", folder=tmp_path)
+    assert (done.status, done.err) == (2, "")
+    assert done.out.splitlines()[:2] == [
         "error    settings: expected a configuration file, found none that was given",
         f"         → {FORGOTTEN.partition('; ')[2]}",
     ]
@@ -164,9 +127,9 @@ def test_a_check_names_a_forgotten_configuration_first(tmp_path: Path) -> None:
 def test_what_is_wrong_in_a_configuration_is_all_that_is_said(tmp_path: Path) -> None:
     file = tmp_path / "sfn.toml"
     file.write_text("[admin]\n")
-    done = ran("status", "--config", str(file))
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "admin.token" in done.stderr
+    done = forked("status", "--config", str(file))
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert "admin.token" in done.err
 
 
 @pytest.mark.parametrize(
@@ -182,15 +145,15 @@ def test_what_is_wrong_in_a_configuration_is_all_that_is_said(tmp_path: Path) ->
 def test_one_wrong_setting_is_one_line_and_2(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "sfn.toml"
     file.write_text(text)
-    done = ran("serve", "--config", str(file))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(said)
-    assert done.stderr.count("\n") == 1
-    assert "s3cret" not in done.stderr
+    done = forked("serve", "--config", str(file))
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith(said)
+    assert done.err.count("\n") == 1
+    assert "s3cret" not in done.err
 
 
 def test_an_unknown_command_exits_with_2() -> None:
-    assert ran("srve").returncode == 2
+    assert executed("srve").status == 2
 
 
 def severities(findings: Sequence[dict[str, str]]) -> dict[str, str]:

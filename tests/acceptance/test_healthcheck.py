@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import ssl
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,9 +17,8 @@ from sfn.cli.client import local_url
 from sfn.cli.main import check_answers
 from sfn.errors import SfnError
 from sfn.settings.sections import ListenerSettings
+from tests.support.command_line import executed, forked
 
-SFN = Path(sys.executable).with_name("sfn")
-SURROUNDINGS = {name: value for name, value in os.environ.items() if not name.startswith("SFN_")}  # noqa: TID251 - a child's
 CATALOG = {"SFN_CATALOGS__PROD__URI": "http://catalog"}
 
 
@@ -64,38 +60,27 @@ def answering(handler: type[Alive], tls: ssl.SSLContext | None = None) -> Iterat
         thread.join()
 
 
-def healthcheck(**environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [SFN, "healthcheck"],
-        env={**SURROUNDINGS, **environ},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
 def test_a_service_that_lives_is_0_and_nothing_is_said(tmp_path: Path) -> None:
     with answering(Alive) as port:
         file = tmp_path / "sfn.toml"
         file.write_text(f"[listener]\nport = {port}\n[catalogs.prod]\nuri = 'http://catalog'\n")
         # A proxy where nobody listens.
-        done = healthcheck(SFN_CONFIG=str(file), http_proxy="http://127.0.0.1:1")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        done = executed("healthcheck", environ={"SFN_CONFIG": str(file), "http_proxy": "http://127.0.0.1:1"})
+    assert (done.status, done.out, done.err) == (0, "", "")
 
 
 def test_where_nobody_listens_is_1_and_says_where_it_was_asked() -> None:
     with answering(Alive) as port:
         pass
-    done = healthcheck(SFN_LISTENER__PORT=str(port), **CATALOG)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"http://127.0.0.1:{port}/livez: expected an answer, found Connection refused\n"
+    done = forked("healthcheck", environ={"SFN_LISTENER__PORT": str(port), **CATALOG})
+    assert (done.status, done.out) == (1, "")
+    assert done.err == f"http://127.0.0.1:{port}/livez: expected an answer, found Connection refused\n"
 
 
 def test_wrong_settings_are_1_since_2_is_not_for_a_health_check() -> None:
-    done = healthcheck(SFN_LISTENER__PORT="many", **CATALOG)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("SFN_LISTENER__PORT: expected ")
+    done = forked("healthcheck", environ={"SFN_LISTENER__PORT": "many", **CATALOG})
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith("SFN_LISTENER__PORT: expected ")
 
 
 @pytest.mark.parametrize(("handler", "found"), [(Broken, "expected 200, found 500"), (Silent, "expected an answer")])
@@ -120,9 +105,9 @@ def test_an_address_is_asked_as_it_is_written_in_a_url(host: str, asked: str | N
 
 
 def test_any_free_port_can_t_be_asked() -> None:
-    done = healthcheck(SFN_LISTENER__PORT="0", **CATALOG)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("listener.port: expected the port")
+    done = forked("healthcheck", environ={"SFN_LISTENER__PORT": "0", **CATALOG})
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith("listener.port: expected the port")
 
 
 def test_with_tls_any_certificate_will_do(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import ssl
-import subprocess
 import sys
 import sysconfig
 import threading
@@ -24,11 +23,11 @@ import psutil
 import sfn
 from tests.support.facade import shown
 from tests.support.pages import ROOT
-from tests.support.processes import wait_for
+from tests.support.processes import Running, launched, wait_for
 from tests.support.table_directory import Directory
 
 WITHIN = 20.0
-COMMAND = (sys.executable, "-m", "sfn", "facade")
+SFN = (sys.executable, "-m", "sfn")
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Facing:
     """
 
     uri: str
-    process: subprocess.Popen[bytes]
+    process: Running
     log: Path
     client: httpx.Client
 
@@ -92,9 +91,8 @@ def facing(
         token: shown by the client.
     """
     log = folder / f"facade{len(list(folder.glob('facade*.log')))}.log"
-    command = [*launcher, *COMMAND, "--port", "0", *arguments]
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, env=surroundings(), stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    command = ["facade", "--port", "0", *arguments]
+    process = launched(command, surroundings(), log, [*launcher, *SFN], is_fork=not launcher)
     try:
         wait_for(lambda: records(log, "listening") or process.poll() is not None, "a facade", WITHIN, 0.02)
         assert process.poll() is None, log.read_text()
@@ -106,14 +104,6 @@ def facing(
     finally:
         process.kill()
         process.wait()
-
-
-def refused(*arguments: str | Path) -> tuple[int, str]:
-    """The exit code and the output of a process that does not start."""
-    done = subprocess.run(
-        [*COMMAND, *arguments], env=surroundings(), capture_output=True, text=True, timeout=WITHIN, check=False
-    )
-    return done.returncode, done.stdout + done.stderr
 
 
 MIB = 1 << 20

@@ -16,8 +16,9 @@ import pytest
 
 from sfn.app.endpoints import FacadeFolders
 from sfn.app.standalone import build_standalone
-from tests.integration.facade import WITHIN, facing, refused
+from tests.integration.facade import WITHIN, facing
 from tests.support.certificates import Authority
+from tests.support.command_line import forked
 from tests.support.facade import HOME, commit, shown
 from tests.support.listener import Open, answer, chunk, listening, request
 from tests.support.processes import wait_for
@@ -213,14 +214,15 @@ def test_it_speaks_tls(root: Path, tmp_path: Path) -> None:
 def test_without_a_token_in_its_file_it_does_not_start(root: Path, tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     file.write_text("# none yet\n")
-    status, text = refused(root, "--port", "0", "--token-file", file)
-    assert (status, str(file) in text) == (1, True), text
+    done = forked("facade", str(root), "--port", "0", "--token-file", str(file))
+    assert (done.status, str(file) in done.out + done.err) == (1, True), done
 
 
 def test_a_port_that_is_taken_is_told(root: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        status, text = refused(root, "--port", str(taken.getsockname()[1]))
-    assert (status, "Address already in use" in text, "set --host and --port" in text) == (1, True, True), text
+        done = forked("facade", str(root), "--port", str(taken.getsockname()[1]))
+    text = done.out + done.err
+    assert (done.status, "Address already in use" in text, "set --host and --port" in text) == (1, True, True), text
 
 
 def test_who_lets_everybody_read_is_told_so(root: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.integration.gateways import Answering, Catalog, Line, Message, asked, catalog, parted
 from tests.support.listener import Open, chunk
 from tests.support.processes import until
-from tests.support.service import Daemon, Lake, configure, serving
+from tests.support.service import SFN, Daemon, Lake, configure, serving
 
 MIB = 1 << 20
 LONG = 200 * MIB
@@ -89,7 +89,7 @@ async def test_a_long_answer_passes_in_little_memory(
 ) -> None:
     """Its client is slower than the catalog; that to a commit comes in chunks."""
     is_commit = target == COMMIT
-    async with serving(settings(world, behind)) as daemon:
+    async with serving(settings(world, behind), command=SFN) as daemon:
         memory = await warmed(daemon)
         behind.answer = pouring(size, chunked=is_commit)
         async with anyio.create_task_group() as tasks, door(daemon)() as wire:
@@ -123,7 +123,7 @@ async def test_a_long_body_passes_in_little_memory(
             taken += len(await line.buffer.receive())
         await line.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
 
-    async with serving(settings(world, behind)) as daemon:
+    async with serving(settings(world, behind), command=SFN) as daemon:
         memory = await warmed(daemon)
         behind.answer, behind.reads = take, False
         length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {size}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import closing
@@ -29,6 +28,7 @@ from sfn.reader.remote_files import FsspecFileSystem
 from tests.faults.proxy import Asked, Fault, Pass, Proxy
 from tests.promises.catalogs import SCHEMA
 from tests.servers.object_stores import ACCOUNT, ACCOUNT_KEY, GCS, REGION, ROOT, S3, Azure, Keys
+from tests.support import command_line
 from tests.support.real_table import ODD, odd_table
 from tests.support.service import TOKEN, Daemon, serving
 from tests.support.service import Lake as RestLake
@@ -373,25 +373,22 @@ async def test_of_a_table_that_was_dropped_while_nobody_looked_nothing_is_vended
 async def test_a_check_without_any_store_sees_what_is_vended_and_what_is_not(vending_lake: VendingLake) -> None:
     vending_lake.let_in("orders")
     vending_lake.commit("orders")
-    done = await anyio.run_process(
-        [sys.executable, "-m", "sfn", "check", "--config", vending_lake.configured(), "--json"], check=False
-    )
-    found = {one["where"]: one for one in json.loads(done.stdout)["findings"]}
+    done = await command_line.sfn("check", "--config", str(vending_lake.configured()), "--json")
+    found = {one["where"]: one for one in done.json["findings"]}
     assert found["catalogs.prod: sales.orders"]["severity"] == "ok"
     assert f"s3://{vending_lake.bucket}/wh/orders" in found["catalogs.prod: sales.orders"]["text"]
     assert found["catalogs.prod.on_drop"]["severity"] == "warning"
-    assert not [one for one in found.values() if one["severity"] == "error"], done.stdout
-    assert b"usersecret" not in done.stdout + done.stderr
+    assert not [one for one in found.values() if one["severity"] == "error"], done.out
+    assert "usersecret" not in done.out + done.err
 
 
 async def test_a_dry_run_reads_files_with_what_is_vended(vending_lake: VendingLake) -> None:
     vending_lake.let_in("orders")
     async with serving(vending_lake.configured()) as daemon:
         await published(vending_lake, daemon, "orders")
-    done = await anyio.run_process(
-        [sys.executable, "-m", "sfn", "reconcile", "--dry-run", "--config", vending_lake.configured()]
-    )
-    assert b"nothing differs" in done.stdout
+    done = await command_line.sfn("reconcile", "--dry-run", "--config", str(vending_lake.configured()))
+    assert done.status == 0
+    assert "nothing differs" in done.out
 
 
 NOT_ON_THIS_SERVER = {"a..", "..a", "..."}

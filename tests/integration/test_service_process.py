@@ -27,7 +27,7 @@ from tests.support.listener import STANDARD, WEBHOOK, fields
 from tests.support.metrics_page import Page
 from tests.support.processes import until
 from tests.support.rest_catalog import reply, running
-from tests.support.service import TOKEN, TOLD, Daemon, Lake, configure, lake, refused, serving
+from tests.support.service import SFN, TOKEN, TOLD, Daemon, Lake, configure, lake, refused, serving
 
 # Events and files.
 
@@ -36,7 +36,7 @@ FIELDS = {"catalog", "table", "attempt", "outcome", "reason", "why", "seconds", 
 
 
 async def test_an_event_becomes_a_file_and_each_commit_after_it_too(world: Lake) -> None:
-    async with serving(configure(world)) as daemon:
+    async with serving(configure(world), command=SFN) as daemon:
         for _ in range(3):
             pointer = world.commit("orders")
             answer = await daemon.tell("orders", metadata_location=pointer)
@@ -45,7 +45,7 @@ async def test_an_event_becomes_a_file_and_each_commit_after_it_too(world: Lake)
 
 
 async def test_it_says_where_it_listens_when_it_is_ready_and_for_which_catalogs(world: Lake) -> None:
-    async with serving(configure(world)) as daemon:
+    async with serving(configure(world), command=SFN) as daemon:
         (listening,) = daemon.records("listening")
         assert (listening["port"] > 0, listening["catalogs"]) == (True, ["prod"])
         assert [(await daemon.client.get(path)).status_code for path in ("/livez", "/readyz")] == [200, 200]

@@ -38,7 +38,7 @@ from sfn.worker.outcome_log import OutcomeLog
 from sfn.worker.worker import Worker, WorkerOptions
 from tests.support.memory_inbox import MemoryInbox
 from tests.support.processes import until
-from tests.support.service import Daemon, Lake, configure, refused, serving, start
+from tests.support.service import SFN, Daemon, Lake, configure, refused, serving, start
 
 # Signals and failures.
 
@@ -89,7 +89,7 @@ async def test_a_stop_under_load_loses_nothing_that_was_acknowledged(world: Lake
 async def test_a_stop_waits_for_what_runs(world: Lake, number: signal.Signals) -> None:
     world.delay = 1.0
     world.commit("orders")
-    async with serving(configure(world, '[sweep]\nevery = "off"')) as daemon:
+    async with serving(configure(world, '[sweep]\nevery = "off"'), command=SFN) as daemon:
         await daemon.tell("orders")
         await until(lambda: world.loads)
         daemon.send(number)
@@ -114,7 +114,7 @@ async def test_a_stop_waits_for_no_sweep(world: Lake) -> None:
 
 async def test_a_stop_during_the_start_is_a_stop_too(world: Lake) -> None:
     log = world.folder / "start.log"
-    process = start(configure(world), log)
+    process = start(configure(world), log, command=SFN)
     try:
         await until(lambda: "listening" in log.read_text())
         process.send_signal(signal.SIGTERM)

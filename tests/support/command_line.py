@@ -18,7 +18,7 @@ from typing import Any
 
 import anyio.to_thread
 
-from tests.support.processes import command, status_of, until
+from tests.support.processes import command, is_measured, status_of, until
 from tests.support.service import Daemon, Lake, configure, lake, serving
 
 SFN = Path(sys.executable).with_name("sfn")
@@ -100,16 +100,25 @@ async def place(folder: Path, catalog: str = "", more: str = "", lag: str = "0")
             yield Place(made, daemon, configuration)
 
 
-def forked(*arguments: str, environ: Mapping[str, str] | None = None) -> Done:
-    """Run a command in a fork of a process that has imported it, which saves most of its time; nobody can be asked."""
+def forked(*arguments: str, environ: Mapping[str, str] | None = None, folder: Path | None = None) -> Done:
+    """Run a command in a fork of a process that has imported it, which saves most of its time; nobody can be asked.
+
+    Args:
+        folder: to run it in.
+    """
     surroundings = _surroundings(arguments, environ or {})
-    if any(name.startswith("COVERAGE_") for name in surroundings):
-        return _ran(arguments, surroundings, subprocess.DEVNULL)
+    if is_measured(surroundings):
+        return _ran(arguments, surroundings, subprocess.DEVNULL, folder)
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        status = status_of(command, folder, arguments, surroundings, within=PATIENCE)
+        out, err = Path(name, "out"), Path(name, "err")
+        status = status_of(command, out, err, arguments, surroundings, folder, within=PATIENCE)
         assert status is not None, f"it takes longer than {PATIENCE:g} s: {arguments}"
-        return Done(status, (folder / "out").read_text(), (folder / "err").read_text())
+        return Done(status, out.read_text(), err.read_text())
+
+
+def executed(*arguments: str, environ: Mapping[str, str] | None = None) -> Done:
+    """Run the command that users have; nobody can be asked."""
+    return _ran(arguments, _surroundings(arguments, environ or {}), subprocess.DEVNULL)
 
 
 async def sfn(*arguments: str, environ: Mapping[str, str] | None = None) -> Done:
@@ -170,10 +179,11 @@ async def on_terminal(*arguments: str) -> str:
     return await anyio.to_thread.run_sync(run)
 
 
-def _ran(arguments: tuple[str, ...], surroundings: Mapping[str, str], stdin: int) -> Done:
+def _ran(arguments: tuple[str, ...], surroundings: Mapping[str, str], stdin: int, folder: Path | None = None) -> Done:
     done = subprocess.run(
         [SFN, *arguments],
         env=surroundings,
+        cwd=folder,
         stdin=stdin,
         capture_output=True,
         text=True,

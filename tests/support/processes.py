@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import connection
 from pathlib import Path
+from typing import TypeAlias
 
 import anyio
 
@@ -63,8 +66,9 @@ _IMPORTED = [
     "sfn.cli.status",
     "sfn.cli.table",
     "sfn.cli.sweep",
+    "sfn.cli.main",
     "sfn.reader.verify",
-    "sfn.app",
+    "sfn.app.service",
     "structlog",
     "uvloop",
     "xdist.plugin",
@@ -73,6 +77,76 @@ _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload([*_IMPORTED, __name__, "tests.support.fork_server"])
 _ENDS = threading.Lock()
 """How a process ended can be read once, and whoever starts one reads it of all others."""
+
+
+class Fork:
+    """A fork of the process that has imported everything, with what tests use of `subprocess.Popen`."""
+
+    def __init__(self, target: Callable[..., None], *arguments: object) -> None:
+        self._process = _FORKS.Process(target=target, args=arguments)
+        with _ENDS:
+            self._process.start()
+        self.pid = self._process.pid or 0
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, minus the signal that killed the fork, or None while the fork runs."""
+        with _ENDS:
+            return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code.
+
+        Raises:
+            TimeoutExpired: the fork still runs after so many seconds.
+        """
+        connection.wait([self._process.sentinel], timeout)
+        status = self.returncode
+        if status is None:
+            raise subprocess.TimeoutExpired(self._process.name, timeout or 0)
+        return status
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+Running: TypeAlias = subprocess.Popen[bytes] | Fork
+
+
+def is_measured(environment: Mapping[str, str]) -> bool:
+    """Return whether a process would measure its coverage, which it begins as it starts: a fork would not."""
+    return any(name.startswith("COVERAGE_") for name in environment)
+
+
+def launched(
+    arguments: Sequence[str | Path],
+    environment: Mapping[str, str],
+    log: Path,
+    prefix: Sequence[str | Path],
+    *,
+    is_fork: bool = True,
+) -> Running:
+    """Start `sfn`; its output goes to a file.
+
+    Args:
+        prefix: the command, unless it is a fork.
+        is_fork: it saves the seconds that imports take, unless coverage is measured.
+    """
+    with log.open("wb") as output:
+        if is_fork and not is_measured(environment):
+            return Fork(command, log, log, [str(argument) for argument in arguments], dict(environment))
+        line = [*prefix, *arguments]
+        return subprocess.Popen(line, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
 
 def into(output: Path, errors: Path) -> None:
@@ -84,21 +158,23 @@ def into(output: Path, errors: Path) -> None:
 
 def status_of(target: Callable[..., None], *arguments: object, within: float) -> int | None:
     """What a fork ends with that does this; None, once it was killed, if it took more seconds."""
-    process = _FORKS.Process(target=target, args=arguments)
-    with _ENDS:
-        process.start()
-    connection.wait([process.sentinel], within)
-    with _ENDS:
-        status = process.exitcode
-        process.kill()
-        process.join()
-        process.close()
-    return status
+    fork = Fork(target, *arguments)
+    try:
+        return fork.wait(within)
+    except subprocess.TimeoutExpired:
+        fork.kill()
+        fork.wait()
+        return None
 
 
-def command(folder: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Be `sfn` with these arguments; what it says goes to the files `out` and `err` in a folder."""
-    into(folder / "out", folder / "err")
+def command(
+    output: Path, errors: Path, arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
+) -> None:
+    """Be `sfn` with these arguments and nothing to read; what it says goes to files."""
+    if folder:
+        os.chdir(folder)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    into(output, errors)
     own = os.environ  # noqa: TID251 - this process's
     own.clear()
     own.update(environment)

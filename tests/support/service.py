@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import ssl
-import subprocess
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -21,7 +20,7 @@ from aiohttp import web
 
 import sfn
 from sfn.errors import Unreadable
-from tests.support.processes import until
+from tests.support.processes import Running, launched, until
 
 _BEGAN = 1_700_000_000_000
 _ERROR = {"message": "told so", "type": "NoSuchTableException", "code": 404}
@@ -148,8 +147,8 @@ def _reply(body: object, status: int = 200) -> web.StreamResponse:
     return web.json_response(body, status=status)
 
 
-TOKEN = "a-token-for-tests"  # noqa: S105 - it opens nothing
 SFN = ("sfn",)
+TOKEN = "a-token-for-tests"  # noqa: S105 - it opens nothing
 CONFIGURATION = """\
 [listener]
 port = 0
@@ -197,7 +196,7 @@ class Daemon:
         client: asks it, with the token.
     """
 
-    process: subprocess.Popen[bytes]
+    process: Running
     log: Path
     client: httpx.AsyncClient
 
@@ -208,7 +207,7 @@ class Daemon:
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    async def ended(self, within: float = 20.0) -> int:
+    async def ended(self, within: float = 20.0) -> int | None:
         """Its exit code."""
         await until(lambda: self.process.poll() is not None, within)
         return self.process.returncode
@@ -241,31 +240,27 @@ def configure(lake: Lake, more: str = "", drain: str = "10s") -> Path:
 
 
 def start(
-    configuration: Path, log: Path, environ: Mapping[str, str] | None = None, command: Sequence[str] = SFN
-) -> subprocess.Popen[bytes]:
-    """Start a process; its output goes to a file."""
+    configuration: Path, log: Path, environ: Mapping[str, str] | None = None, command: Sequence[str] | None = None
+) -> Running:
+    """Start a process; its output goes to a file. Without a command, and with this one's packages, it is a fork."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("SFN_")}  # noqa: TID251 - a child's
-    with log.open("wb") as output:
-        return subprocess.Popen(
-            [sys.executable, "-m", *command, "serve", "--config", configuration],
-            env={**inherited, **(environ or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-        )
+    environment = {**inherited, **(environ or {})}
+    prefix = (sys.executable, "-m", *(command or SFN))
+    is_fork = command is None and "PYTHONPATH" not in (environ or {})
+    return launched(["serve", "--config", configuration], environment, log, prefix, is_fork=is_fork)
 
 
 @asynccontextmanager
 async def serving(
     configuration: Path,
     environ: Mapping[str, str] | None = None,
-    command: Sequence[str] = SFN,
+    command: Sequence[str] | None = None,
     trust: ssl.SSLContext | None = None,
 ) -> AsyncGenerator[Daemon]:
     """A process that is ready; killed in the end if it still runs.
 
     Args:
-        command: a module, and arguments of its own.
+        command: a module, and arguments of its own; `SFN` for a start as users have it.
         trust: for TLS.
     """
     log = configuration.with_name(f"{len(list(configuration.parent.glob('*.log')))}.log")
@@ -284,7 +279,7 @@ async def serving(
         process.wait()
 
 
-async def refused(configuration: Path, environ: Mapping[str, str] | None = None) -> tuple[int, str]:
+async def refused(configuration: Path, environ: Mapping[str, str] | None = None) -> tuple[int | None, str]:
     """The exit code and the output of a process that does not start."""
     log = configuration.with_name("refused.log")
     process = start(configuration, log, environ)
