@@ -242,30 +242,20 @@ async def test_a_pace_is_kept() -> None:
     assert anyio.current_time() - began >= 0.1
 
 
-async def test_a_table_s_own_trouble_is_tried_again_and_no_other_suffers() -> None:
+@pytest.mark.parametrize(("kind", "tries"), [(Transient, MAX_TRIES), (Permanent, 1)])
+async def test_a_table_s_own_transient_trouble_is_tried_again_and_no_other_suffers(
+    kind: type[Transient | Permanent], tries: int
+) -> None:
     trials, asked = CatalogRetries(0.2), 0
 
     async def ask() -> None:
         nonlocal asked
         asked += 1
-        raise Transient("t", scope=ErrorScope.TABLE, expected="e", found="f")
+        raise kind("t", scope=ErrorScope.TABLE, expected="e", found="f")
 
-    with pytest.raises(Transient):
+    with pytest.raises(kind):
         await trials.call(ask)
-    assert (asked, trials.final_error) == (MAX_TRIES, None)
-
-
-async def test_what_is_permanent_is_tried_once() -> None:
-    trials, asked = CatalogRetries(0.2), 0
-
-    async def ask() -> None:
-        nonlocal asked
-        asked += 1
-        raise Permanent("t", scope=ErrorScope.TABLE, expected="e", found="f")
-
-    with pytest.raises(Permanent):
-        await trials.call(ask)
-    assert asked == 1
+    assert (asked, trials.final_error) == (tries, None)
 
 
 async def test_a_catalog_that_is_away_is_waited_for_once_and_asked_no_more() -> None:

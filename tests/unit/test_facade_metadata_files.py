@@ -300,12 +300,7 @@ def local_by_a_link(folder: Path) -> Ground:
 def linked(folder: Path) -> Ground:
     (folder / "there").mkdir()
     (folder / "w").symlink_to("there")
-
-    async def plant(key: str, body: bytes) -> None:
-        plant_file(key, body)
-
-    root = f"file://{folder.resolve()}/w"
-    return of_tree(root, plant)
+    return local(folder)
 
 
 def memory_by_fsspec(_: Path) -> Ground:

@@ -298,21 +298,13 @@ async def test_a_notification_that_fails_raises_nothing_and_the_next_one_is_sent
     assert len([statement for statement, _ in commands if "NOTIFY" in statement]) == 2
 
 
-async def test_an_idle_connection_that_the_server_closed_is_not_used_again() -> None:
-    opened: list[FakeConnection] = []
-    connections = fake_connections([], opened)
-    async with connections.one() as first:
-        pass
-    first.end()
-    async with connections.one() as second:
-        assert second.is_open
-    assert second is not first
-
-
-async def test_an_idle_connection_is_used_again() -> None:
-    opened: list[FakeConnection] = []
-    connections = fake_connections([], opened)
+async def test_an_idle_connection_is_used_again_unless_the_server_closed_it() -> None:
+    connections = fake_connections([], [])
     async with connections.one() as first:
         pass
     async with connections.one() as second:
         assert second is first
+    first.end()
+    async with connections.one() as third:
+        assert third.is_open
+    assert third is not first
