@@ -70,12 +70,12 @@ async def renamed_at_once(stage: Stage, names: list[str]) -> None:
     for number, name in enumerate(names):
         stage.create(name, f"s3://lake/at-once/{number}")
         await stage.hint(name)
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(0.7)
     for name in names:
         stage.rename(name, f"new-{name}")
         await stage.hint(name, renamed_to=named(f"new-{name}"))
         await stage.hint(f"new-{name}")
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(0.7)
     both = [*names, *(f"new-{name}" for name in names)]
     assert stage.states(both) == {"current": 2 * len(names)}
 
