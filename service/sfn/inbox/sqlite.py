@@ -125,7 +125,7 @@ def connect(path: str) -> sqlite3.Connection:
         sqlite3.Error: the database can't be opened.
     """
     db = sqlite3.connect(
-        path, timeout=MAX_LOCK_WAIT, isolation_level=None, check_same_thread=False, cached_statements=256
+        path, timeout=MAX_LOCK_WAIT, isolation_level=None, check_same_thread=False, cached_statements=512
     )
     (mode,) = db.execute("PRAGMA journal_mode=WAL").fetchone()
     if mode not in _LOGGED:

@@ -11,9 +11,9 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
@@ -51,6 +51,8 @@ APPENDED_AT_ONCE: Final = 64
 MANY_APPENDED_AT_ONCE: Final = 512
 """Rows of one statement of a large append. Between two statements the thread may wait for the interpreter's lock, which
 costs more than the statement."""
+WRITTEN_AT_ONCE: Final = (64, 16)
+"""Rows of one statement that writes many rows."""
 HANDED_OVER_AT_ONCE: Final = 32
 """Calls that are handed to the thread before the end of a turn of the event loop. With busy clients, a turn has a call
 of each. If all of them went to the thread together, it and the event loop would wait for each other in turn."""
@@ -127,15 +129,13 @@ class SqliteTransaction:
         for change in changes:
             if isinstance(change, Run):
                 self.db.execute(sqlite_text(change.text), _bound(change.values))
-            elif isinstance(change, Update):
-                self.db.executemany(_update_text(change.table.name, change.columns), change.rows)
-            else:
-                names = change.names
-                self.db.executemany(
-                    f"INSERT INTO {change.table.name}({', '.join(names)}) VALUES({', '.join('?' * len(names))}) "
-                    f"ON CONFLICT {change.on_conflict}",
-                    change.rows,
-                )
+                continue
+            for some in _parts(change.rows):
+                if isinstance(change, Update):
+                    text = _update_text(change.table.name, change.columns, len(some))
+                else:
+                    text = _upsert_text(change.table.name, change.names, change.on_conflict, len(some))
+                self.db.execute(text, [value for row in some for value in row])
 
     async def append(self, rows: Sequence[LogRow]) -> Appended:
         return self.append_now(rows)
@@ -169,18 +169,38 @@ class SqliteTransaction:
         return self._token
 
 
-def _update_text(table: str, columns: Sequence[str]) -> str:
+def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """Yield rows in parts of few sizes, one statement each: Python keeps a limited number of prepared statements.
+
+    A statement for each row would give the interpreter's lock away as often, and wait for it.
+    """
+    start = 0
+    while start < len(rows):
+        left = len(rows) - start
+        size = next((size for size in WRITTEN_AT_ONCE if size <= left), left)
+        yield rows[start : start + size]
+        start += size
+
+
+@lru_cache(512)
+def _update_text(table: str, columns: Sequence[str], rows: int) -> str:
     key, *changed = columns
-    values = ", ".join(f"{name} = ?{number}" for number, name in enumerate(changed, start=2))
-    return f"UPDATE {table} SET {values} WHERE {key} = ?1"
+    values = ", ".join(f"{name} = new.column{number}" for number, name in enumerate(changed, start=2))
+    return f"UPDATE {table} SET {values} FROM ({_values(len(columns), rows)}) AS new WHERE {table}.{key} = new.column1"
+
+
+@lru_cache(512)
+def _upsert_text(table: str, columns: Sequence[str], on_conflict: str, rows: int) -> str:
+    return f"INSERT INTO {table}({', '.join(columns)}) {_values(len(columns), rows)} ON CONFLICT {on_conflict}"
+
+
+def _values(columns: int, rows: int) -> str:
+    return "VALUES " + ", ".join([f"({', '.join('?' * columns)})"] * rows)
 
 
 def _append_text(rows: int) -> str:
-    places = ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * rows)
-    return (
-        f"INSERT INTO event(seq, sender, event_id, key, kind, received_at, record) VALUES {places} "
-        "ON CONFLICT(sender, event_id) DO NOTHING"
-    )
+    columns = ("seq", "sender", "event_id", "key", "kind", "received_at", "record")
+    return _upsert_text("event", columns, "(sender, event_id) DO NOTHING", rows)
 
 
 def _bound(values: tuple[object, ...]) -> tuple[object, ...]:
