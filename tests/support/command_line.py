@@ -101,10 +101,10 @@ async def place(folder: Path, catalog: str = "", more: str = "", lag: str = "0")
 
 
 def forked(*arguments: str, environ: Mapping[str, str] | None = None, folder: Path | None = None) -> Done:
-    """Run a command in a fork of a process that has imported it, which saves most of its time; nobody can be asked.
+    """Run a command without a terminal, in a fork of a process that has imported everything: most of its time is saved.
 
     Args:
-        folder: to run it in.
+        folder: the working directory.
     """
     surroundings = _surroundings(arguments, environ or {})
     if is_measured(surroundings):
@@ -117,7 +117,7 @@ def forked(*arguments: str, environ: Mapping[str, str] | None = None, folder: Pa
 
 
 def executed(*arguments: str, environ: Mapping[str, str] | None = None) -> Done:
-    """Run the command that users have; nobody can be asked."""
+    """Run the installed command, as users do, without a terminal."""
     return _ran(arguments, _surroundings(arguments, environ or {}), subprocess.DEVNULL)
 
 

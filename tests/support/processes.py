@@ -101,7 +101,7 @@ class Fork:
         """Return the exit code.
 
         Raises:
-            TimeoutExpired: the fork still runs after so many seconds.
+            TimeoutExpired: the fork still runs after `timeout` seconds.
         """
         connection.wait([self._process.sentinel], timeout)
         status = self.returncode
@@ -124,7 +124,7 @@ Running: TypeAlias = subprocess.Popen[bytes] | Fork
 
 
 def is_measured(environment: Mapping[str, str]) -> bool:
-    """Return whether a process would measure its coverage, which it begins as it starts: a fork would not."""
+    """Return whether processes measure their coverage. That begins with a real start: a fork would not do it."""
     return any(name.startswith("COVERAGE_") for name in environment)
 
 
@@ -139,8 +139,8 @@ def launched(
     """Start `sfn`; its output goes to a file.
 
     Args:
-        prefix: the command, unless it is a fork.
-        is_fork: it saves the seconds that imports take, unless coverage is measured.
+        prefix: the command of a real start.
+        is_fork: fork a process that has imported everything, unless coverage is measured. That saves the imports.
     """
     with log.open("wb") as output:
         if is_fork and not is_measured(environment):

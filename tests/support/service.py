@@ -242,7 +242,7 @@ def configure(lake: Lake, more: str = "", drain: str = "10s") -> Path:
 def start(
     configuration: Path, log: Path, environ: Mapping[str, str] | None = None, command: Sequence[str] | None = None
 ) -> Running:
-    """Start a process; its output goes to a file. Without a command, and with this one's packages, it is a fork."""
+    """Start a service; its output goes to a file. It is a fork, unless a command or other packages are named."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("SFN_")}  # noqa: TID251 - a child's
     environment = {**inherited, **(environ or {})}
     prefix = (sys.executable, "-m", *(command or SFN))
@@ -260,7 +260,7 @@ async def serving(
     """A process that is ready; killed in the end if it still runs.
 
     Args:
-        command: a module, and arguments of its own; `SFN` for a start as users have it.
+        command: a module with its own arguments; `SFN` starts the service as users do.
         trust: for TLS.
     """
     log = configuration.with_name(f"{len(list(configuration.parent.glob('*.log')))}.log")

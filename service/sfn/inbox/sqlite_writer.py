@@ -47,7 +47,7 @@ _encode_list = msgspec.json.Encoder().encode
 CLOSED_WITHIN: Final = 30.0
 """Seconds."""
 APPENDED_AT_ONCE: Final = 64
-"""Most rows of one statement, if there are not many more."""
+"""Most rows of one statement of a small append."""
 MANY_APPENDED_AT_ONCE: Final = 512
 """Rows of one statement of a large append. Between two statements the thread may wait for the interpreter's lock, which
 costs more than the statement."""
@@ -172,7 +172,7 @@ class SqliteTransaction:
 def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
     """Yield rows in parts of few sizes, one statement each: Python keeps a limited number of prepared statements.
 
-    A statement for each row would give the interpreter's lock away as often, and wait for it.
+    Each statement releases the interpreter's lock, and then waits for it. So there is not one for each row.
     """
     start = 0
     while start < len(rows):

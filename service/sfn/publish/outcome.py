@@ -281,7 +281,7 @@ def _changed_locations(context: PublishContext, table_state: TableState) -> set[
 def _earlier_locations(context: PublishContext) -> set[str]:
     """Return the table's locations by its metadata log: under another name it may have left a tombstone there."""
     log: Sequence[str] = context.table.metadata_log if context.table is not None else ()
-    # PostgreSQL does not store NUL in a text. Hardly a log has such an entry, and one test of all finds that out.
+    # PostgreSQL does not store NUL in a text. Few logs have such an entry, so the joined text is tested first.
     if not "".join(log).isprintable():
         log = [entry for entry in log if entry.isprintable()]
     # Our files only lie beside a folder of this name.
