@@ -13,12 +13,11 @@ from structlog.testing import capture_logs
 
 from sfn.domain.events import MAX_STORED_BODY, Notification, TableOrigin, UndecodableRequest
 from sfn.domain.identifiers import CatalogName, TableIdentifier
-from sfn.errors import ErrorScope, FatalError, Rejected, Transient
+from sfn.errors import ICEBERG_ERROR_TYPES, ErrorScope, FatalError, Rejected, Transient
 from sfn.formats.decode import decode
 from sfn.formats.event import EventRequest, Sender
 from sfn.http.secrets import PartyTokens, WatchedTokenFile
 from sfn.http.senders import Keyring, Senders, anonymous_senders
-from sfn.iceberg_errors import ICEBERG_ERROR_TYPES
 from tests.dialects.requests import SENDER, WAREHOUSE, document, golden
 from tests.dialects.samples import lakekeeper
 from tests.support.clock import HandClock

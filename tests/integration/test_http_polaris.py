@@ -10,8 +10,7 @@ from structlog.testing import capture_logs
 
 from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import TableIdentifier
-from sfn.errors import ErrorScope, FatalError, Transient
-from sfn.iceberg_errors import ICEBERG_ERROR_TYPES
+from sfn.errors import ICEBERG_ERROR_TYPES, ErrorScope, FatalError, Transient
 from tests.support.listener import (
     CHUNKED,
     DEADLINE,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from sfn.catalogs import NamespaceLister, SkipNamespace, UnlistedNamespace
-from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified
+from sfn.catalogs import Loaded, NamespaceLister, NoSuchTable, NotModified, SkipNamespace, UnlistedNamespace
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Permanent
 from tests.promises import catalogs

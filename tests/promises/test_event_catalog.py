@@ -10,9 +10,8 @@ import pytest
 from msgspec import structs
 from typing_extensions import override
 
-from sfn.catalogs import UnlistedNamespace
+from sfn.catalogs import Loaded, NoSuchTable, NotModified, UnlistedNamespace
 from sfn.catalogs.event_sourced import MAX_CACHED_FILES, MAX_CACHED_LOG_ENTRIES, EventCatalog
-from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified
 from sfn.domain.events import TableReport
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ErrorScope, LocationRefused, Permanent, Transient

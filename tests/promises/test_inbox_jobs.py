@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from sfn.domain.catalog_answer import Loaded
+from sfn.catalogs import Loaded
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName, Table, TableIdentifier
 from sfn.domain.jobs import (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sfn.domain.catalog_answer import NoSuchTable, StagedCreate
+from sfn.catalogs import NoSuchTable, StagedCreate
 from sfn.domain.identifiers import Table, TableIdentifier
 
 

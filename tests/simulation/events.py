@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from typing_extensions import override
 
-from sfn.domain.catalog_answer import NoSuchTable
+from sfn.catalogs import NoSuchTable
 from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ExternalError

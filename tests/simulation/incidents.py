@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from sfn.domain.catalog_answer import NoSuchTable
+from sfn.catalogs import NoSuchTable
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import DeadLetterReason

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from sfn.domain.catalog_answer import NoSuchTable, StagedCreate
+from sfn.catalogs import NoSuchTable, StagedCreate
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import Table, TableIdentifier
 from tests.simulation.catalog import first_version, next_version

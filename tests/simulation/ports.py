@@ -6,8 +6,7 @@ import hashlib
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from sfn.catalogs import SkipNamespace, UnlistedNamespace
-from sfn.domain.catalog_answer import Loaded, LoadResult, NotModified
+from sfn.catalogs import Loaded, LoadResult, NotModified, SkipNamespace, UnlistedNamespace
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, ExternalError, OutcomeUnknown, Permanent, Transient

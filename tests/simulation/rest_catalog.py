@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from sfn.domain.catalog_answer import NoSuchTable
+from sfn.catalogs import NoSuchTable
 from sfn.domain.identifiers import Table, TableIdentifier
 from tests.simulation.catalog import first_version, next_version
 from tests.simulation.faults import SILENT, Fate, drawn

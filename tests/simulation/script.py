@@ -17,7 +17,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 import pytest
 from typing_extensions import override
 
-from sfn.domain.catalog_answer import NoSuchTable
+from sfn.catalogs import NoSuchTable
 from sfn.domain.events import InboxMessage, Notification, PutResult
 from sfn.domain.identifiers import CatalogName, JobKey, Table, TableIdentifier
 from sfn.domain.jobs import Done, LeasedJob, PublishResult, Wakeup

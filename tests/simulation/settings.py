@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
 from sfn.publish.policy import Policy
-from sfn.worker.retry import RetryPolicy
+from sfn.worker.capacity import RetryPolicy
 from sfn.worker.worker import WorkerOptions
 from tests.simulation.catalog import CatalogTruth
 from tests.simulation.operations import OPERATIONS

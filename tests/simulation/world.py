@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sfn.domain.catalog_answer import NoSuchTable, StagedCreate
+from sfn.catalogs import NoSuchTable, StagedCreate
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName, JobKey, Table, TableIdentifier
 from sfn.gateway.commits import OnInboxFailure

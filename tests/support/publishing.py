@@ -13,10 +13,10 @@ from typing import Any
 
 from typing_extensions import override
 
+from sfn.catalogs import LoadResult, NoSuchTable
 from sfn.catalogs.event_sourced import EventCatalog
+from sfn.catalogs.listing import Spellings
 from sfn.catalogs.memory import MemoryCatalog
-from sfn.catalogs.spelling import Spellings
-from sfn.domain.catalog_answer import LoadResult, NoSuchTable
 from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import Capacity, DeadLettered, DeadLetterReason, LeasedJob, Outcome, Retry, StoredObject
@@ -27,7 +27,7 @@ from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import ORDINAL, FileLayout, FileOwner, commit_ordinal
 from sfn.storage import PreconditionFailed
 from sfn.storage.memory import MemoryStore
-from sfn.worker.retry import RetryPolicy
+from sfn.worker.capacity import RetryPolicy
 from tests.promises.inboxes import TERMS
 from tests.support.clock import HandClock
 from tests.support.memory_inbox import MemoryInbox

@@ -9,9 +9,8 @@ from datetime import datetime, timedelta
 import anyio
 from typing_extensions import override
 
-from sfn.catalogs import SkipNamespace, UnlistedNamespace
+from sfn.catalogs import LoadResult, NoSuchTable, SkipNamespace, UnlistedNamespace
 from sfn.catalogs.memory import MemoryCatalog
-from sfn.domain.catalog_answer import LoadResult, NoSuchTable
 from sfn.domain.events import InboxMessage, Notification, PutResult
 from sfn.domain.identifiers import CatalogName, JobKey, Table, TableIdentifier
 from sfn.domain.jobs import (

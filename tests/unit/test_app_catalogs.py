@@ -41,7 +41,7 @@ from sfn.publish.policy import OnDrop, Policy, TableFilter
 from sfn.settings.root import Settings
 from sfn.settings.sources import ConfigurationError
 from sfn.storage import PrefixRouter
-from sfn.worker.retry import RetryPolicy
+from sfn.worker.capacity import RetryPolicy
 from sfn.worker.worker import WorkerOptions
 from tests.promises.catalogs import EventWorld
 from tests.promises.inboxes import TERMS, table

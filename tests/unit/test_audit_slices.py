@@ -16,9 +16,9 @@ from sfn.audit import slices, storage
 from sfn.audit.report import AuditState, PreviousRow, is_valid_count, matching_slices, slice_of
 from sfn.audit.slices import AuditRun, NamespacePart, list_namespaces, list_tables
 from sfn.audit.throttle import MAX_TRIES, CatalogRateLimiter, CatalogRetries
+from sfn.catalogs import Loaded, NoSuchTable, NotModified, StagedCreate
 from sfn.catalogs.listing import MAX_CONSECUTIVE_FAILURES, MAX_PROBES
 from sfn.catalogs.memory import MemoryCatalog
-from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified, StagedCreate
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient

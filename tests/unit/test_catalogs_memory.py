@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sfn.catalogs import Loaded, NoSuchTable, StagedCreate
 from sfn.catalogs.memory import MemoryCatalog
-from sfn.domain.catalog_answer import Loaded, NoSuchTable, StagedCreate
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Transient
 

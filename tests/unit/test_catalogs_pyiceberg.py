@@ -27,11 +27,10 @@ from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from thrift.transport.TTransport import TTransportException
 
-from sfn.catalogs import UnlistedNamespace, pyiceberg
+from sfn.catalogs import Loaded, LoadResult, NoSuchTable, UnlistedNamespace, pyiceberg
 from sfn.catalogs import pyiceberg as adapter
 from sfn.catalogs.pyiceberg import PyIcebergCatalog, PyIcebergSettings, check_can_open
 from sfn.concurrency import unfinished_calls
-from sfn.domain.catalog_answer import Loaded, LoadResult, NoSuchTable
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
 from tests.unit.library_ground import ORDERS, PRIVATE, Database, opening, planned, trouble_of
 

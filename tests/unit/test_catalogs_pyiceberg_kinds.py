@@ -20,9 +20,8 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 from typing_extensions import override
 
-from sfn.catalogs import UnlistedNamespace
+from sfn.catalogs import Loaded, NoSuchTable, NotModified, StagedCreate, UnlistedNamespace
 from sfn.catalogs.pyiceberg import PyIcebergCatalog
-from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified, StagedCreate
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from tests.support.rest_catalog import Responder, Server, complaint, reply, table

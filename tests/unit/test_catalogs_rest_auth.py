@@ -9,11 +9,10 @@ import anyio
 import pytest
 from aiohttp import web
 
-from sfn.catalogs import CatalogFailure, CatalogRequestFailed
+from sfn.catalogs import CatalogFailure, CatalogRequestFailed, Loaded
 from sfn.catalogs.rest.auth import DENIED_RENEWAL_INTERVAL, RETRY_AFTER_FAILURE, Expiring, ExpiringCache
 from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.catalogs.rest.settings import RestSettings
-from sfn.domain.catalog_answer import Loaded
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from tests.support.rest_catalog import (
     ORDERS,

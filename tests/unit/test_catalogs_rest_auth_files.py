@@ -12,9 +12,9 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
+from sfn.catalogs import Loaded
 from sfn.catalogs.rest.auth import RenewedFile
 from sfn.catalogs.rest.catalog import RestCatalog
-from sfn.domain.catalog_answer import Loaded
 from sfn.errors import ErrorScope, Permanent, Transient
 from tests.support.certificates import Authority, Files, replace
 from tests.support.rest_catalog import ORDERS, Mint, Open, Server, bearers, believing, reply, running, table

@@ -14,8 +14,8 @@ from aiohttp import web
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
 
+from sfn.catalogs import Loaded
 from sfn.catalogs.rest.settings import RestSettings
-from sfn.domain.catalog_answer import Loaded
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Transient
 from tests.support.google_keys import private_key, service_account

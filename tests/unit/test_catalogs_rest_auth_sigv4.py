@@ -11,9 +11,9 @@ from urllib.parse import quote
 import pytest
 from aiohttp import web
 
+from sfn.catalogs import Loaded
 from sfn.catalogs.rest.settings import RestSettings
 from sfn.clock import SystemClock
-from sfn.domain.catalog_answer import Loaded
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from tests.support.rest_catalog import ORDERS, PRIVATE, Open, Server, complaint, reply, table

@@ -11,9 +11,9 @@ import anyio
 import pytest
 from aiohttp import web
 
+from sfn.catalogs import Loaded
 from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.clock import SystemClock
-from sfn.domain.catalog_answer import Loaded
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from tests.support.processes import until
 from tests.support.rest_catalog import ORDERS, Open, Server, pass_by, running

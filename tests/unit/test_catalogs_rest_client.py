@@ -10,12 +10,11 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from sfn.catalogs import CatalogFailure
+from sfn.catalogs import CatalogFailure, Loaded, NotModified, StagedCreate
 from sfn.catalogs.rest import responses
 from sfn.catalogs.rest.client import route_of
 from sfn.catalogs.rest.errors import CatalogReply
 from sfn.catalogs.rest.settings import RestSettings
-from sfn.domain.catalog_answer import Loaded, NotModified, StagedCreate
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient, UnaddressableTable
 from tests.support.rest_catalog import ORDERS, PRIVATE, Open, Responder, Server, reply, running, table

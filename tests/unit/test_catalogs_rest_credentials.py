@@ -15,11 +15,10 @@ from aiohttp import web
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from sfn.catalogs import CredentialVendor
+from sfn.catalogs import CredentialVendor, Loaded, NoSuchTable, VendedCredential
 from sfn.catalogs.metadata import UnreadableDocument
 from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.catalogs.rest.credentials import extract_credentials, read_credentials, secrets_in
-from sfn.domain.catalog_answer import Loaded, NoSuchTable, VendedCredential
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from tests.support.rest_catalog import (

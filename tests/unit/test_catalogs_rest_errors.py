@@ -10,8 +10,8 @@ import anyio
 import pytest
 from aiohttp import web
 
+from sfn.catalogs import Loaded, NoSuchTable
 from sfn.catalogs.rest.catalog import RestCatalog
-from sfn.domain.catalog_answer import Loaded, NoSuchTable
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from tests.support.rest_catalog import ORDERS, PRIVATE, Open, Responder, Server, complaint, reply, running, table

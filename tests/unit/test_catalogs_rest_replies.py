@@ -16,10 +16,10 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfn.catalogs import Loaded
 from sfn.catalogs.rest.client import CatalogHttpClient
 from sfn.catalogs.rest.errors import CatalogReply, retry_after
 from sfn.catalogs.rest.settings import RestSettings
-from sfn.domain.catalog_answer import Loaded
 from sfn.domain.identifiers import TableIdentifier
 from tests.support.rest_catalog import ORDERS, Open, Responder, Server, reply, table
 

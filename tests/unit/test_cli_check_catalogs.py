@@ -11,7 +11,7 @@ import pytest
 from typing_extensions import override
 
 from sfn.admin.schemas import CatalogModel, DifferingTable
-from sfn.catalogs import SkipNamespace, UnlistedNamespace
+from sfn.catalogs import LoadResult, NoSuchTable, SkipNamespace, UnlistedNamespace, VendedCredential
 from sfn.catalogs.memory import MemoryCatalog
 from sfn.cli import check_catalogs
 from sfn.cli.check_catalogs import (
@@ -25,7 +25,6 @@ from sfn.cli.check_catalogs import (
 )
 from sfn.cli.check_config import CheckFinding, Severity
 from sfn.clock import SystemClock
-from sfn.domain.catalog_answer import LoadResult, NoSuchTable, VendedCredential
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
 from sfn.publish.policy import OnDrop

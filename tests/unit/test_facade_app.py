@@ -17,7 +17,7 @@ import pytest
 from structlog.testing import capture_logs
 
 import sfn
-from sfn import iceberg_errors
+from sfn import errors
 from sfn.clock import SystemClock
 from sfn.errors import (
     Ambiguous,
@@ -516,7 +516,7 @@ def test_each_refusal_says_what_its_client_is_to_do() -> None:
 def test_each_answer_has_a_body_and_a_count() -> None:
     for kind in (NotFound, Unsafe, Ambiguous, Stale, Unreachable):
         status, name = status_and_exception(made(kind))
-        assert iceberg_errors.iceberg_error_body(status, "why", name)
+        assert errors.iceberg_error_body(status, "why", name)
     readers = Metrics(version="1", catalogs=["prod"]).readers
     for code in (200, 304, 401, 405, 418, 599):
         readers.count_answer(code)
@@ -532,4 +532,4 @@ def test_every_refusal_of_a_reader_is_told() -> None:
     for kind in kinds:
         if kind.__module__ == "sfn.errors":
             status, _ = status_and_exception(made(kind))
-            assert status in iceberg_errors.ICEBERG_ERROR_TYPES
+            assert status in errors.ICEBERG_ERROR_TYPES

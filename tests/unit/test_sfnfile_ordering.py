@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfn.sfnfile.locations import canonical
-from sfn.sfnfile.ordering import MetadataOrder, compare_metadata, is_at_or_after, metadata_version, newer_floor
+from sfn.sfnfile.locations import (
+    MetadataOrder,
+    canonical,
+    compare_metadata,
+    is_at_or_after,
+    metadata_version,
+    newer_floor,
+)
 
 MIRRORED = {
     MetadataOrder.SAME: MetadataOrder.SAME,

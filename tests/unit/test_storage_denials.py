@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from sfn.app.storage import RemoteStores
-from sfn.domain.catalog_answer import VendedCredential
+from sfn.catalogs import VendedCredential
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Forbidden, Permanent
 from sfn.storage import ErrorKind, FetchedObject, ObjectPage, RequestFailed, content_etag

@@ -41,8 +41,7 @@ from sfn.storage import PreconditionFailed
 from sfn.storage.memory import MemoryStore
 from sfn.storage.remote_store import ERROR_BY_REACH, PROPAGATION_SECONDS, PermissionTracker
 from sfn.worker import worker
-from sfn.worker.capacity import MAX_PAUSE
-from sfn.worker.retry import MAX_RETRY_AFTER, RetryPolicy
+from sfn.worker.capacity import MAX_PAUSE, MAX_RETRY_AFTER, RetryPolicy
 from sfn.worker.worker import (
     MAX_UNEXPECTED_ERRORS,
     Leases,

@@ -26,9 +26,16 @@ from sfn.errors import ErrorScope, Transient
 from sfn.inbox import ClaimResult
 from sfn.inbox.model import InboxConfig as InboxTerms
 from sfn.storage import PrefixRouter
-from sfn.worker.capacity import FIRST_PAUSE, MAX_PAUSE, CapacityTracker, CircuitBreakers
+from sfn.worker.capacity import (
+    FIRST_PAUSE,
+    MAX_PAUSE,
+    MAX_RETRY_AFTER,
+    CapacityTracker,
+    CircuitBreakers,
+    RetryPolicy,
+    bounded_retry_after,
+)
 from sfn.worker.catalog_sources import ConnectedCatalog
-from sfn.worker.retry import MAX_RETRY_AFTER, RetryPolicy, bounded_retry_after
 from sfn.worker.worker import Worker, WorkerOptions
 from tests.support.clock import EvenChance, HandClock
 from tests.support.memory_inbox import MemoryInbox

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 from typing_extensions import override
 
-from sfn.domain.catalog_answer import NoSuchTable, VendedCredential
+from sfn.catalogs import NoSuchTable, VendedCredential
 from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, Outcome, StoredObject
 from sfn.errors import (

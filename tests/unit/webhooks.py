@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from typing import Final
 
 from sfn.formats.event import Sender
-from sfn.http.secrets import AcceptedToken, AuthScheme, PartyTokens
-from sfn.http.senders import Keyring, Senders
-from sfn.http.signature import (
+from sfn.http.secrets import (
+    AcceptedToken,
+    AuthScheme,
     HeaderPairs,
     HmacSha256,
+    PartyTokens,
     SignatureClaim,
     SignatureScheme,
     SigningKey,
@@ -20,6 +21,7 @@ from sfn.http.signature import (
     sign,
     verify_signature,
 )
+from sfn.http.senders import Keyring, Senders
 from tests.support.clock import HandClock
 
 MESSAGE: Final = "msg_p5jXN8AQM9LWM0D4loKWxJek"

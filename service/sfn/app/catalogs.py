@@ -32,8 +32,8 @@ from sfn.settings.sections import CatalogSettings
 from sfn.settings.sources import ConfigurationError
 from sfn.sfnfile.naming import NAMINGS, Placement
 from sfn.storage import PrefixRouter, StoreRouter
+from sfn.worker.capacity import RetryPolicy
 from sfn.worker.catalog_sources import ConnectedCatalog, VendedStores
-from sfn.worker.retry import RetryPolicy
 from sfn.worker.worker import WorkerOptions
 
 _DEFAULT_SCOPES: Final = {

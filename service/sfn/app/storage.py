@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final, Protocol
 
-from sfn.domain.catalog_answer import VendedCredential
+from sfn.catalogs import VendedCredential
 from sfn.errors import ErrorScope, Permanent
 from sfn.mounts import MOUNTS, mounts, mounts_of
 from sfn.settings.root import Settings

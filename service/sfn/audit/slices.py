@@ -14,10 +14,9 @@ from anyio import to_thread
 from sfn.app.catalogs import ReadOnlyConnections, open_read_only, table_filter
 from sfn.audit.report import AuditState, PreviousRow, ReportRow, slice_of
 from sfn.audit.throttle import CatalogRateLimiter, CatalogRetries, RateLimitedCatalog, as_namespace_lister
-from sfn.catalogs import Catalog
+from sfn.catalogs import Catalog, Loaded, NoSuchTable, NotModified, StagedCreate
 from sfn.catalogs.listing import CatalogHealth
 from sfn.clock import Clock, SystemClock
-from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified, StagedCreate
 from sfn.domain.identifiers import Table, TableIdentifier, encode_identifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, SfnError
 from sfn.publish.dry_run import DifferenceKind

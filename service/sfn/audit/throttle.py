@@ -7,8 +7,7 @@ from typing import Final, TypeVar
 
 import anyio
 
-from sfn.catalogs import Catalog, NamespaceLister, SkipNamespace, UnlistedNamespace
-from sfn.domain.catalog_answer import LoadResult
+from sfn.catalogs import Catalog, LoadResult, NamespaceLister, SkipNamespace, UnlistedNamespace
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent
 

@@ -2,20 +2,73 @@
 
 `Catalog` is the interface that the rest of the listener uses. `rest` implements it for Iceberg REST catalogs,
 `pyiceberg` for all that PyIceberg can open, `event_sourced` for catalogs that cannot be queried, and `memory` for
-tests. `listing` walks over all namespaces, `spelling` finds how the catalog itself writes a name, and `metadata` reads
-the metadata files of tables. Start reading at `Catalog` below, then `rest.catalog.RestCatalog`.
+tests. `listing` walks over all namespaces and finds how the catalog itself writes a name, and `metadata` reads the
+metadata files of tables. Start reading at `Catalog` below, then `rest.catalog.RestCatalog`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
-from sfn.domain.catalog_answer import LoadResult, NoSuchTable, VendedCredential
-from sfn.domain.identifiers import TableIdentifier
+from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ErrorScope, Permanent, Transient
+
+# ── Answers about one table
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The catalog has the table.
+
+    Attributes:
+        table: the table's current metadata.
+        etag: the entity tag of this answer.
+    """
+
+    table: Table
+    etag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotModified:
+    """The answer has not changed since the entity tag that was sent (RFC 9110, section 13.1.2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoSuchTable:
+    """The catalog answered, in Iceberg's own error format, that it has no such table."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedCreate:
+    """The table exists without a metadata file (a staged create): it is neither present nor missing."""
+
+
+LoadResult: TypeAlias = Loaded | NotModified | NoSuchTable | StagedCreate
+
+
+@dataclass(frozen=True, slots=True)
+class VendedCredential:
+    """One entry of a table's `storage-credentials`, or the `config` of its load (REST specification,
+    `LoadTableResult`).
+
+    Attributes:
+        prefix: the canonical location that the credential covers, with everything below it; "" for the table's
+            location.
+        config: settings by Iceberg's names, such as `s3.access-key-id`; contains secrets.
+        expires_at: the end of validity; None if the catalog does not say.
+    """
+
+    prefix: str
+    config: Mapping[str, str] = field(repr=False)
+    expires_at: datetime | None = None
+
+
+# ── Catalogs
 
 SkipNamespace: TypeAlias = Callable[[tuple[str, ...]], bool]
 """Returns True if a namespace, and everything below it, is left out."""

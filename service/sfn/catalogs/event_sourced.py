@@ -7,14 +7,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from hashlib import sha256
 from typing import Final, TypeAlias
 
-from sfn.catalogs import SkipNamespace, UnlistedNamespace
+from sfn.catalogs import Loaded, LoadResult, NoSuchTable, NotModified, SkipNamespace, UnlistedNamespace
 from sfn.catalogs.metadata import ReadRange, UnreadableDocument, read_metadata_at
-from sfn.domain.catalog_answer import Loaded, LoadResult, NoSuchTable, NotModified
 from sfn.domain.events import TableReport, current_table
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ErrorScope, Permanent, Transient
-from sfn.sfnfile.locations import check_location
-from sfn.sfnfile.ordering import MetadataOrder, compare_metadata
+from sfn.sfnfile.locations import MetadataOrder, check_location, compare_metadata
 
 MAX_CACHED_FILES: Final = 64
 """Metadata files that are cached: one publish asks for the same file several times."""

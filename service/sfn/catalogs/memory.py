@@ -8,8 +8,16 @@ from hashlib import sha256
 from itertools import count
 from uuid import UUID
 
-from sfn.catalogs import SkipNamespace, UnlistedNamespace
-from sfn.domain.catalog_answer import Loaded, LoadResult, NoSuchTable, NotModified, StagedCreate, VendedCredential
+from sfn.catalogs import (
+    Loaded,
+    LoadResult,
+    NoSuchTable,
+    NotModified,
+    SkipNamespace,
+    StagedCreate,
+    UnlistedNamespace,
+    VendedCredential,
+)
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent
 

@@ -17,10 +17,9 @@ from urllib.parse import parse_qsl, unquote, unquote_plus
 
 import anyio
 
-from sfn.catalogs import CatalogFailure, CatalogRequestFailed, SkipNamespace, UnlistedNamespace, combine
+from sfn.catalogs import CatalogFailure, CatalogRequestFailed, LoadResult, SkipNamespace, UnlistedNamespace, combine
 from sfn.catalogs.listing import walk_tables
 from sfn.concurrency import AbandonableThreads, TimedOut
-from sfn.domain.catalog_answer import LoadResult
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
 

@@ -27,12 +27,19 @@ from pyiceberg.exceptions import (
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table as IcebergTable
 
-from sfn.catalogs import CatalogFailure, CatalogRequestFailed
+from sfn.catalogs import (
+    CatalogFailure,
+    CatalogRequestFailed,
+    Loaded,
+    LoadResult,
+    NoSuchTable,
+    NotModified,
+    StagedCreate,
+)
 from sfn.catalogs.metadata import TableMetadata, UnreadableDocument, decode_json, needed_members, to_table
 from sfn.catalogs.partial_json import extract
 from sfn.catalogs.pyiceberg import PyIcebergSettings, failure_of
 from sfn.catalogs.pyiceberg_open import MetadataLocated, open_catalog, other_catalog_names
-from sfn.domain.catalog_answer import Loaded, LoadResult, NoSuchTable, NotModified, StagedCreate
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ErrorScope, Permanent
 

@@ -14,11 +14,10 @@ from urllib.parse import urlsplit
 from sfn.admin.schemas import CatalogModel
 from sfn.app import catalogs
 from sfn.app.catalogs import IdentifiedCatalog, rest_settings
-from sfn.catalogs import CredentialVendor, UnlistedNamespace
+from sfn.catalogs import CredentialVendor, Loaded, NoSuchTable, UnlistedNamespace, VendedCredential
 from sfn.cli.check_config import CheckFinding, Severity, error_finding, ok_finding, warning_finding
 from sfn.cli.render import pluralise
 from sfn.clock import SystemClock, format_duration
-from sfn.domain.catalog_answer import Loaded, NoSuchTable, VendedCredential
 from sfn.domain.identifiers import Table, TableIdentifier, encode_identifier
 from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import ErrorScope, ExternalError, LocationRefused, SfnError

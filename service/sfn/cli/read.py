@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, assert_never
 
 import typer
 
+from sfn.catalogs import Loaded, NoSuchTable, NotModified, StagedCreate
 from sfn.cli import options
 from sfn.cli.options import FAILED, exit_on_error, parse_identifier
 from sfn.cli.render import pluralise
 from sfn.cli.sweep import check_sweepable
 from sfn.clock import SystemClock, format_duration
-from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified, StagedCreate
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ExternalError
 from sfn.sfnfile.locations import canonical

@@ -13,7 +13,7 @@ import msgspec
 import structlog
 from prometheus_client import CollectorRegistry, Gauge
 
-from sfn import iceberg_errors
+from sfn import errors
 from sfn.errors import Ambiguous, FatalError, Rejected, SfnError, Unsafe
 from sfn.facade import Namespace, TablePlace, TableSource, routes, tables
 from sfn.facade.routes import (
@@ -313,7 +313,7 @@ def _json_response(document: dict[str, Any]) -> AsgiResponse:
 def _error_response(
     status: int, message: str, fields: Sequence[tuple[bytes, bytes]] = (), kind: str | None = None
 ) -> AsgiResponse:
-    return AsgiResponse(status, iceberg_errors.iceberg_error_body(status, message, kind), (_JSON, *fields))
+    return AsgiResponse(status, errors.iceberg_error_body(status, message, kind), (_JSON, *fields))
 
 
 def _value(fields: Sequence[tuple[bytes, bytes]], name: bytes) -> bytes | None:
@@ -384,4 +384,4 @@ class StandaloneProbes:
 
 
 def _probe_error(status: HTTPStatus, message: str, *fields: tuple[bytes, bytes]) -> AsgiResponse:
-    return AsgiResponse(status, iceberg_errors.iceberg_error_body(status, message), [_JSON, *fields])
+    return AsgiResponse(status, errors.iceberg_error_body(status, message), [_JSON, *fields])

@@ -18,7 +18,7 @@ import anyio
 import anyio.lowlevel
 import structlog
 
-from sfn import iceberg_errors
+from sfn import errors
 from sfn.errors import OutcomeUnknown, Rejected, Transient
 from sfn.formats.decode import MAX_STORED_EVENT
 from sfn.gateway import commits, connection, routes
@@ -180,8 +180,8 @@ class ResponseWriter:
 
     async def send_error(self, status: int, message: str, fields: Iterable[tuple[bytes, bytes]] = ()) -> None:
         """Send an error of the gateway."""
-        kind = (b"content-type", iceberg_errors.ICEBERG_ERROR_MEDIA_TYPE)
-        await self.send_whole(status, iceberg_errors.iceberg_error_body(status, message), [*fields, kind])
+        kind = (b"content-type", errors.ICEBERG_ERROR_MEDIA_TYPE)
+        await self.send_whole(status, errors.iceberg_error_body(status, message), [*fields, kind])
 
 
 CONFIG: Final = "/v1/config"

@@ -17,10 +17,10 @@ from sfn.errors import FatalError, Rejected, Transient
 from sfn.formats import polaris
 from sfn.formats.decode import POLARIS_NOTIFICATIONS, DecodedRequest, as_structured, decode, notifications_for_unread
 from sfn.formats.event import EventRequest, Headers, Sender
-from sfn.http import body, responses, signature
+from sfn.http import body, responses, secrets
 from sfn.http.responses import EventsResponse, ResponseFormat
+from sfn.http.secrets import signed_parts, trusted_catalogs, with_message_id
 from sfn.http.senders import PossibleSigner, Senders
-from sfn.http.signature import signed_parts, trusted_catalogs, with_message_id
 from sfn.inbox import InboxWriter
 from sfn.limits import EXHAUSTED_MESSAGE, RETRY_AFTER, BodyMemory, BodyMemoryExhausted, BodyReservation
 from sfn.telemetry.logs import LogThrottle, RejectionLog
@@ -480,8 +480,8 @@ class EventsEndpoint:
     def _answer_other_method(self, response_format: ResponseFormat, head: RequestHead) -> EventsResponse:
         has_handshake = response_format is responses.NATIVE and self._senders.are_configured
         if has_handshake and head.method == "OPTIONS":
-            return signature.answer_handshake(response_format, head.headers, self._senders.least_rate)
-        allowed = signature.ALLOW_HEADER if has_handshake else (b"allow", b"POST")
+            return secrets.answer_handshake(response_format, head.headers, self._senders.least_rate)
+        allowed = secrets.ALLOW_HEADER if has_handshake else (b"allow", b"POST")
         return self._reject(response_format, head, 405, "events are sent with POST", allowed)
 
     def _unauthorized(self, response_format: ResponseFormat, head: RequestHead) -> EventsResponse:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from sfn import iceberg_errors
+from sfn import errors
 from sfn.domain.events import PutResult
 from sfn.errors import Rejected, SfnError
 
@@ -151,12 +151,12 @@ NATIVE: Final = ResponseFormat(_counts_response, _problem, PROBLEM_MEDIA_TYPE.en
 
 def _iceberg_error(status: int, detail: str, where: str) -> bytes:
     message = f"{where}: {detail}" if where.strip("#") else detail
-    return iceberg_errors.iceberg_error_body(status, message)
+    return errors.iceberg_error_body(status, message)
 
 
 def _empty_response(_result: PutResult, _ignored: int) -> EventsResponse:
     return EventsResponse(204, b"", [])
 
 
-ICEBERG: Final = ResponseFormat(_empty_response, _iceberg_error, iceberg_errors.ICEBERG_ERROR_MEDIA_TYPE)
+ICEBERG: Final = ResponseFormat(_empty_response, _iceberg_error, errors.ICEBERG_ERROR_MEDIA_TYPE)
 """Format of an Iceberg REST catalog: an empty response to accepted events, and Iceberg's error bodies."""

@@ -16,11 +16,14 @@ from sfn.clock import Clock, SystemClock
 from sfn.errors import FatalError
 from sfn.formats.event import Headers, Sender
 from sfn.http.body import RateLimit
-from sfn.http.secrets import AcceptedToken, PartyTokens, bearer_token, index_of_presented
-from sfn.http.signature import (
+from sfn.http.secrets import (
+    AcceptedToken,
+    PartyTokens,
     SignatureClaim,
     SignatureScheme,
     SigningKey,
+    bearer_token,
+    index_of_presented,
     parse_signature,
     signature_headers,
     verify_signature,

@@ -63,7 +63,7 @@ from sfn.domain.jobs import (
     describe,
 )
 from sfn.inbox.model import InboxConfig, Job, JobState, LastResult, closes_dead_letter
-from sfn.sfnfile.ordering import MetadataOrder, compare_metadata, newer_floor
+from sfn.sfnfile.locations import MetadataOrder, compare_metadata, newer_floor
 
 _IMMEDIATE_REASONS = frozenset(
     {

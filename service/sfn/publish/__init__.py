@@ -9,9 +9,9 @@ Start reading in `decide.py`, then `publish.py`. Main types: `Observations` and 
 `PublishContext`, `PlanBuilder` and `PublishPlan` (`context.py`), `TableFiles` and `FileFinder` (`existing_files.py`),
 `Policy` (`policy.py`).
 
-    existing_files     which files are ours               plan               the files at the table's own place
-    commit_files       one file for each commit           renames_and_drops  the files at all other places
-    replica_lag        is the answer possibly stale       spellings          several spellings of one name
-    outcome            the job's outcome, new state       documents          contents of documents and hints
+    existing_files     which files are ours
+    documents          contents of documents and hints, and one file for each commit
+    plan               the files at the table's own place, and the job's outcome
+    renames_and_drops  the files at all other places
     dry_run            reports differences, writes nothing
 """

@@ -13,33 +13,57 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 from msgspec import structs
 
-from sfn.domain.catalog_answer import NoSuchTable, StagedCreate
+from sfn.catalogs import NoSuchTable, StagedCreate
 from sfn.domain.identifiers import Table, TableIdentifier
-from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, LeasedJob, PublishResult, Rescheduled
+from sfn.domain.jobs import (
+    BackwardStep,
+    DeadLettered,
+    DeadLetterReason,
+    Done,
+    LeasedJob,
+    PublishResult,
+    Rescheduled,
+    StepKind,
+    TableState,
+    Wakeup,
+)
 from sfn.errors import LocationRefused
-from sfn.publish.commit_files import refresh_commit_files
 from sfn.publish.context import (
     FileChange,
     PlanBuilder,
     PublishContext,
     PublishPlan,
-    Put,
     Stage,
     find_aliases,
+    find_listed_name,
     hint_at,
+    known_locations,
+    recheck_failed_listing,
     tested_aliases,
+    wake_listed_name,
 )
 from sfn.publish.documents import is_our_hint
-from sfn.publish.existing_files import FileFinder, TableFiles, conflict_letter, foreign_documents
-from sfn.publish.outcome import next_refresh_at, outcome_of, outcome_of_staged_create, outcome_without_table
-from sfn.publish.plan import likely_queries, needs_listing, write_pointer
+from sfn.publish.existing_files import FileFinder, TableFiles, conflict_letter, foreign_documents, has_identifier
+from sfn.publish.plan import (
+    likely_queries,
+    needs_listing,
+    next_refresh_at,
+    outcome_of,
+    outcome_of_staged_create,
+    outcome_without_table,
+    refresh_files,
+    require_fresh,
+    supported_changes,
+    write_pointer,
+)
 from sfn.publish.policy import OnDrop, Policy
 from sfn.publish.queries import (
+    IsStepAllowed,
     ListFolder,
     NeedsQuery,
     Observations,
@@ -48,13 +72,19 @@ from sfn.publish.queries import (
     TablesWithUuid,
     Together,
 )
-from sfn.publish.renames_and_drops import drop_missing_tables, find_rename_targets, remove_files, update_files_elsewhere
-from sfn.publish.replica_lag import is_not_forward, recheck_missing_table, why_not_follow
-from sfn.publish.spellings import find_listed_name, recheck_failed_listing, wake_listed_name
+from sfn.publish.renames_and_drops import (
+    drop_missing_tables,
+    find_rename_targets,
+    jobs_that_would_resurface,
+    jobs_with_older_files,
+    recheck_after_older,
+    remove_files,
+    update_files_elsewhere,
+)
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.document import Document
-from sfn.sfnfile.locations import canonical, check_location
-from sfn.sfnfile.naming import FileLayout, FileOwner
+from sfn.sfnfile.locations import MetadataOrder, canonical, check_location, compare_metadata, is_at_or_after
+from sfn.sfnfile.naming import MAIN_BRANCH, FileLayout, FileOwner
 
 _MAX_ATTEMPTS_ELSEWHERE: Final = 5
 """A new table is published after this number of failed attempts to remove files of the previous table of its name."""
@@ -184,7 +214,7 @@ def _follow_answer(
             context, replace(builder.dead_letter, result=PublishResult(table_state)), refresh=refresh, jitter=jitter
         )
     if refresh:
-        _refresh_files(context, builder)
+        refresh_files(context, builder)
     return _finish(context, builder, refresh=refresh, jitter=jitter)
 
 
@@ -237,7 +267,7 @@ def _hold(context: PublishContext, dead: DeadLettered, *, refresh: bool, jitter:
         table_state = structs.replace(table_state, refresh_at=next_refresh_at(context.answer, context.policy, jitter))
     builder = PlanBuilder()
     if refresh:
-        _refresh_files(context, builder)
+        refresh_files(context, builder)
     for location in (
         {table_files.layout.location for table_files in context.existing if table_files.layout.has_version_hint}
         if refresh
@@ -250,7 +280,7 @@ def _hold(context: PublishContext, dead: DeadLettered, *, refresh: bool, jitter:
     dead = replace(dead, result=PublishResult(table_state), recheck_at=table_state.refresh_at)
     if not changes:
         return dead
-    _require_fresh(context, changes)
+    require_fresh(context, changes)
     return _to_plan(context, builder, changes, dead)
 
 
@@ -265,15 +295,15 @@ def _remove_all(
     for table_files in context.existing:
         remove_files(context, table_files, builder)
     if refresh:
-        _refresh_files(context, builder)
+        refresh_files(context, builder)
     return _finish(context, builder, refresh=refresh, jitter=jitter)
 
 
 def _finish(
     context: PublishContext, builder: PlanBuilder, *, refresh: bool, jitter: float
 ) -> PublishPlan | Done | Rescheduled | DeadLettered:
-    changes = _supported_changes(builder.ordered_changes(), context.observations)
-    _require_fresh(context, changes)
+    changes = supported_changes(builder.ordered_changes(), context.observations)
+    require_fresh(context, changes)
     outcome = outcome_of(context, builder, changes, refresh=refresh, jitter=jitter)
     return _to_plan(context, builder, changes, outcome) if changes else outcome
 
@@ -306,47 +336,239 @@ def _check_locations(table: Table | None, policy: Policy) -> tuple[str | None, D
         return None, DeadLettered(DeadLetterReason.LOCATION_REFUSED, str(refused))
 
 
-def _refresh_files(context: PublishContext, builder: PlanBuilder) -> None:
-    """Rewrite unchanged files, because orphan cleaners delete unknown files by age."""
-    changed = {change.key for change in builder.changes}
-    for file in (file for table_files in context.existing for file in table_files.files):
-        if file.key not in changed:
-            builder.put(Stage.TOMBSTONE, file.key, file.stored.body, file.stored)
-    for table_files in context.existing:
-        refresh_commit_files(context, table_files, builder)
+# ── Whether the answer is followed now; a replica may lag (specification, section 4)
 
 
-def _supported_changes(changes: Iterable[FileChange], observations: Observations) -> tuple[FileChange, ...]:
-    """Return the changes; a deletion becomes a write of its fallback if the store has no conditional delete."""
-    supported: list[FileChange] = []
-    for change in changes:
-        if isinstance(change, Put) or observations.guarantees(change.key).conditional_delete:
-            supported.append(change)
-        elif change.fallback_body is not None:
-            supported.append(Put(change.stage, change.key, change.fallback_body, change.replacing))
-    return tuple(supported)
-
-
-def _require_fresh(context: PublishContext, changes: tuple[FileChange, ...]) -> None:
-    """Require fresh observations before a write, and before the decision that no write is needed.
-
-    A file must be read before the catalog is asked. Then a newer document makes our conditional write fail.
-    """
-    if changes:
-        context.observations.require_answer_after(context.name, tuple(change.key for change in changes))
-        return
-    name = context.name
-    for alias in context.aliases.values():
-        context.observations.require_read(alias.other)
-    for table_files in context.existing:
-        guid = context.table.uuid if context.table is not None else None
-        # The conflicting file may have the plain or the strict name.
-        keys = (
-            table_files.layout.keys(FileOwner(name.namespace, name.name, guid))
-            if table_files.conflict is not None
-            else [table_files.key]
+def why_not_follow(context: PublishContext, table: Table, builder: PlanBuilder) -> Rescheduled | DeadLettered | None:
+    """Return the outcome if the answer is not followed now; None if it is, with any rechecks in the builder."""
+    order = _order(context, table)
+    answer, policy, job = context.answer, context.policy, context.job
+    if _is_behind_file(context, table, order):
+        detail = (
+            f"{context.name}: events name {table.metadata_location}, but the SFN file names a newer state. The files "
+            "stay as they are. Send the table's newest event again. If the older state is right: "
+            f"sfn release {context.name.catalog}"
         )
-        hints = [version_hint.key_of(table_files.layout.location)] if table_files.layout.has_version_hint else []
-        for key in (*keys, *(file.key for file in table_files.files), *hints):
-            if context.observations.file(key) is not None:
-                context.observations.require_read(key)
+        return DeadLettered(
+            DeadLetterReason.HELD_DROP, detail, PublishResult(structs.replace(job.table_state, on_hold=True))
+        )
+    trusted_at = _trusted_at(context, table, order)
+    if answer.asked_at < trusted_at:
+        return Rescheduled(
+            trusted_at,
+            "the catalog's answer may be older than the SFN file",
+            job.pending,
+            PublishResult(job.table_state),
+        )
+    if order is MetadataOrder.OLDER and not _may_step_back(context, table):
+        detail = (
+            f"{context.name} was rolled back to {table.metadata_location}, and the drop limit is reached: "
+            f"the files stay as they are. If the rollback is right: sfn release {context.name.catalog}"
+        )
+        return DeadLettered(
+            DeadLetterReason.HELD_DROP, detail, PublishResult(structs.replace(job.table_state, on_hold=True))
+        )
+    if context.current_files is None or context.current_files.conflict is not None:
+        return _apparent_duplicate(context, table)
+    older = _older_than_replaced(context, table) + _older_of_same_name(context, context.current_files)
+    if older:
+        table_state = structs.replace(_state_by_file(context), older_files_at=known_locations(older))
+        return Rescheduled(*recheck_after_older(context), job.pending, PublishResult(table_state, wakeups=older))
+    if _is_not_forward(context, order):
+        builder.recheck_at(
+            answer.answered_at + policy.replica_lag, "the catalog's new answer is not known to be newer than the last"
+        )
+    # The answer of an event-only catalog is made of all events so far, so no event is ahead of it.
+    if policy.event_only:
+        return None
+    if job.pending.min_metadata_location is not None and not is_at_or_after(
+        table.metadata_location, table.metadata_log, job.pending.min_metadata_location
+    ):
+        builder.recheck_at(
+            answer.answered_at + policy.replica_lag, "the catalog does not show the metadata file of the event yet"
+        )
+    if _is_unconfirmed(context, table) and policy.replica_lag > timedelta(0):
+        builder.recheck_unconfirmed = True
+        builder.recheck_at(
+            answer.answered_at + policy.replica_lag, "the catalog does not show the change of the event yet"
+        )
+    return None
+
+
+def recheck_missing_table(context: PublishContext, builder: PlanBuilder) -> None:
+    """Check once more if an event named a table that the answer does not show, unless the catalog is event-only.
+
+    If another event reported the table's end, the order of the two events is unknown, so the table may exist again.
+    """
+    pending, lag = context.job.pending, context.policy.replica_lag
+    is_reported = (pending.min_metadata_location is not None or pending.is_unspecific) and context.listed_name is None
+    if is_reported and not context.policy.event_only and not pending.is_rechecked and lag > timedelta(0):
+        builder.recheck_unconfirmed = True
+        builder.recheck_at(context.answer.answered_at + lag, "the catalog does not show the table of the event yet")
+
+
+def _trusted_at(context: PublishContext, table: Table, order: MetadataOrder | None) -> datetime:
+    """Return from when on an answer is followed that steps back, or that follows a backward step.
+
+    Before that time, a replica may not have the last change. The table's files under other names count too, because the
+    answer may be from before a rename.
+    """
+    newest = context.newest_document
+    written = []
+    if newest is not None and (_is_backward(context, order) or (newest.turned and order is not MetadataOrder.SAME)):
+        written.append(newest.written_at)
+    if order is not MetadataOrder.SAME and table.uuid is not None:
+        written += [
+            live.written_at
+            for _, live in context.observations.other_tables_with(table.uuid, context.name)
+            if compare_metadata(live.metadata_location, (), table.metadata_location, table.metadata_log)
+            in {MetadataOrder.OLDER, MetadataOrder.UNKNOWN}
+        ]
+    return max(written, default=context.answer.asked_at - context.policy.replica_lag) + context.policy.replica_lag
+
+
+def _older_than_replaced(context: PublishContext, table: Table) -> tuple[Wakeup, ...]:
+    """Return the jobs with older files of the table that is replaced at its place by another one.
+
+    See `jobs_with_older_files` and `jobs_that_would_resurface`.
+    """
+    here = context.current_files
+    doc = here.main_document if here is not None else None
+    if here is None or doc is None or doc.guid is None or doc.guid == table.uuid:
+        return ()
+    return tuple(
+        jobs_with_older_files(context, doc.guid, [here], is_gone=False)
+        if doc.is_live
+        else jobs_that_would_resurface(context, here)
+    )
+
+
+def _older_of_same_name(context: PublishContext, here: TableFiles) -> tuple[Wakeup, ...]:
+    """Return the job from which a file is taken over, as long as an older file there has that name too.
+
+    Without this wakeup, readers that ask for the table by that name would go back to the older file.
+    """
+    doc = here.main_document
+    if doc is None or not doc.is_live or has_identifier(doc, context.name):
+        return ()
+    name = TableIdentifier(context.name.catalog, doc.namespace, doc.name)
+    stuck = [
+        entry.table
+        for entry, _ in context.observations.other_tables_with(doc.guid or "", context.name)
+        if entry.is_stuck
+    ]
+    older = (
+        other.is_live
+        and other.ref == MAIN_BRANCH
+        and has_identifier(other, name)
+        and other.catalog_id == doc.catalog_id
+        and other.as_of < doc.as_of
+        for other in foreign_documents(context.finder, here.layout)
+    )
+    return (Wakeup(name, here.layout.encoded),) if name not in stuck and any(older) else ()
+
+
+def _apparent_duplicate(context: PublishContext, table: Table) -> Rescheduled | None:
+    """Return a recheck if another name seems to have this table, with its file.
+
+    A replica may lag behind a rename, so this counts only if the second answer says the same.
+    """
+    found, pending = (
+        context.current_files.conflicting_document if context.current_files is not None else None,
+        context.job.pending,
+    )
+    if (
+        found is None
+        or pending.is_rechecked
+        or (found.guid, found.catalog_id) != (table.uuid, context.policy.catalog_id)
+    ):
+        return None
+    twin = TableIdentifier(context.name.catalog, found.namespace, found.name)
+    if twin == context.name:
+        return None
+    at, why = (
+        context.answer.answered_at + context.policy.recheck_delay,
+        f"{twin} seems to be the same table: checked again",
+    )
+    return Rescheduled(
+        at,
+        why,
+        structs.replace(pending, is_rechecked=True),
+        PublishResult(context.job.table_state, wakeups=(Wakeup(twin),)),
+    )
+
+
+def _state_by_file(context: PublishContext) -> TableState:
+    """Return the known state, updated from a file of a publish that crashed before it settled.
+
+    Otherwise two jobs that each take the other's file for the older one would wait for each other forever.
+    """
+    table_state, here = context.job.table_state, context.current_files
+    doc = here.main_document if here is not None else None
+    if table_state.live is None or here is None or doc is None:
+        return table_state
+    if (doc.guid, here.layout.location) != (table_state.live.uuid, table_state.live.location):
+        return table_state
+    published = structs.replace(table_state.live, metadata_location=doc.metadata_file_path, written_at=doc.written_at)
+    return structs.replace(table_state, live=published)
+
+
+def _order(context: PublishContext, table: Table) -> MetadataOrder | None:
+    newest = context.newest_document
+    if newest is None or not newest.is_live or newest.guid != table.uuid:
+        return None
+    cached = context.job.cache.table
+    log = cached.metadata_log if cached is not None and cached.metadata_location == newest.metadata_file_path else ()
+    return compare_metadata(newest.metadata_file_path, log, table.metadata_location, table.metadata_log)
+
+
+def _is_backward(context: PublishContext, order: MetadataOrder | None) -> bool:
+    """Return whether the answer has an older metadata file or another uuid, or undoes a drop."""
+    return context.newest_document is not None and order in {None, MetadataOrder.OLDER}
+
+
+def is_not_forward(context: PublishContext, table: Table) -> bool:
+    """Return whether the step is not known to be forward; the state before it may be answered once more."""
+    return _is_not_forward(context, _order(context, table))
+
+
+def _is_not_forward(context: PublishContext, order: MetadataOrder | None) -> bool:
+    return _is_backward(context, order) or order is MetadataOrder.UNKNOWN
+
+
+def _is_behind_file(context: PublishContext, table: Table, order: MetadataOrder | None) -> bool:
+    """Return whether the answer of an event-only catalog is older than our files of the table.
+
+    No such catalog steps back by itself: an event was late, and the inbox that knew the newer one is lost.
+    """
+    newest, table_state = context.newest_document, context.job.table_state
+    if not context.policy.event_only or table_state.limit_overridden or newest is None or newest.guid != table.uuid:
+        return False
+    if newest.is_live:
+        return order is MetadataOrder.OLDER
+    tombstone_order = compare_metadata(newest.metadata_file_path, (), table.metadata_location, table.metadata_log)
+    # A tombstone under another name says nothing about this one.
+    is_ended = has_identifier(newest, context.name) and not table_state.has_settled
+    return is_ended and tombstone_order in {MetadataOrder.SAME, MetadataOrder.OLDER}
+
+
+def _may_step_back(context: PublishContext, table: Table) -> bool:
+    table_state = context.job.table_state
+    if table_state.limit_overridden:
+        return True
+    return not table_state.on_hold and context.observations.is_true(
+        IsStepAllowed(BackwardStep(StepKind.OLDER, table.uuid, table.metadata_location))
+    )
+
+
+def _is_unconfirmed(context: PublishContext, table: Table) -> bool:
+    """Return whether the answer shows nothing of the event, so that it may come from a replica that lags.
+
+    After a lost race, the files may be from this very publish. That they match the event proves nothing then.
+    """
+    pending, newest = context.job.pending, context.newest_document
+    if pending.is_rechecked or newest is None or not newest.is_live or context.observations.must_list_folders:
+        return False
+    if pending.drop or pending.renamed_to is not None:
+        return newest.guid == table.uuid
+    return pending.is_unspecific and canonical(newest.metadata_file_path) == canonical(table.metadata_location)

@@ -17,8 +17,8 @@ from sfn.publish.policy import Policy
 from sfn.publish.queries import Observations
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.document import Document
+from sfn.sfnfile.locations import MetadataOrder, compare_metadata
 from sfn.sfnfile.naming import FileOwner
-from sfn.sfnfile.ordering import MetadataOrder, compare_metadata
 
 
 class DifferenceKind(StrEnum):

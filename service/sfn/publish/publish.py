@@ -9,11 +9,10 @@ from typing import assert_never, cast
 
 from msgspec import structs
 
-from sfn.catalogs import Catalog
-from sfn.catalogs.spelling import ListingUnavailable, Spellings
+from sfn.catalogs import Catalog, Loaded, NoSuchTable, NotModified
+from sfn.catalogs.listing import ListingUnavailable, Spellings
 from sfn.clock import Clock
 from sfn.concurrency import run_all
-from sfn.domain.catalog_answer import Loaded, NoSuchTable, NotModified
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import DeadLettered, Done, LeasedJob, PublishCache, Rescheduled
 from sfn.errors import ErrorScope, LocationRefused, Transient

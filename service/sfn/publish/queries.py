@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias, TypeVar, assert_never
 
-from sfn.domain.catalog_answer import NoSuchTable, StagedCreate
+from sfn.catalogs import NoSuchTable, StagedCreate
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import BackwardStep, IndexedTable, PublishedPointer, StoredObject
 from sfn.storage import Guarantees

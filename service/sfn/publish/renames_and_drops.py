@@ -9,13 +9,11 @@ from datetime import datetime, timedelta
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import BackwardStep, DeadLettered, DeadLetterReason, StepKind, Wakeup
 from sfn.errors import LocationRefused
-from sfn.publish.commit_files import complete_commit_files, remove_commit_files
-from sfn.publish.context import PlanBuilder, PublishContext, Stage, is_same_file
-from sfn.publish.documents import clear_hint, tombstone_document
+from sfn.publish.context import PlanBuilder, PublishContext, Stage, is_same_file, match_listed_name
+from sfn.publish.documents import clear_hint, complete_commit_files, remove_commit_files, tombstone_document
 from sfn.publish.existing_files import OurFile, TableFiles, foreign_documents, parse_or_none
 from sfn.publish.policy import OnDrop
 from sfn.publish.queries import IsListed, IsStepAllowed
-from sfn.publish.spellings import match_listed_name
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.document import Document, DocumentState, Link, render
 from sfn.sfnfile.locations import canonical, check_location

@@ -2,8 +2,8 @@
 
     document        `Document`: the SFN document, read and written
     naming          `Naming` and `FileLayout`: what SFN files are called, and which folder they lie in
-    locations       one spelling for each location; checks of locations from outside; decompresses metadata files
-    ordering        `compare_metadata`: which of two metadata files of a table is newer
+    locations       one spelling for each location; checks of locations from outside; which of two metadata files is
+                    newer (`compare_metadata`); decompresses metadata files
     version_hint    the content of `version-hint.text`
 
 Start reading with `document.Document`, then `naming.FileLayout`. The specification is `docs/reference/format.md`.

@@ -10,9 +10,8 @@ from typing import Final, NoReturn, Protocol, TypeAlias, TypeVar
 
 import structlog
 
-from sfn.catalogs import Catalog, CredentialVendor
+from sfn.catalogs import Catalog, CredentialVendor, NoSuchTable, VendedCredential
 from sfn.clock import Clock
-from sfn.domain.catalog_answer import NoSuchTable, VendedCredential
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, LeasedJob, StoredObject
 from sfn.errors import (

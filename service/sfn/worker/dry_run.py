@@ -10,8 +10,7 @@ from typing import TypeVar, cast
 
 import anyio
 
-from sfn.catalogs import Catalog, UnlistedNamespace
-from sfn.domain.catalog_answer import Loaded, LoadResult, NoSuchTable, NotModified
+from sfn.catalogs import Catalog, Loaded, LoadResult, NoSuchTable, NotModified, UnlistedNamespace
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, LocationRefused, Permanent
 from sfn.publish.dry_run import ComparisonResult, DifferenceKind, TableDifference, compare, usual_keys

@@ -13,9 +13,8 @@ import anyio
 import structlog
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from sfn.catalogs import Catalog, UnlistedNamespace
+from sfn.catalogs import Catalog, Loaded, LoadResult, NoSuchTable, NotModified, UnlistedNamespace
 from sfn.clock import Clock
-from sfn.domain.catalog_answer import Loaded, LoadResult, NoSuchTable, NotModified
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName, TableIdentifier, is_in_namespaces
 from sfn.domain.jobs import IndexedTable, PublishedPointer, SweepCompleted

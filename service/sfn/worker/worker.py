@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from sfn.catalogs import Catalog
-from sfn.catalogs.spelling import Spellings
+from sfn.catalogs.listing import Spellings
 from sfn.clock import Clock, RandomSource
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName, TableIdentifier
@@ -47,10 +47,17 @@ from sfn.inbox.inbox import Inbox, InboxErrorLog
 from sfn.publish.policy import OnDrop
 from sfn.publish.publish import LeaseLost, Ports, publish
 from sfn.storage import StoreRouter
-from sfn.worker.capacity import CapacityTracker, CircuitBreakers, CircuitBreakerState, StoreUsage
+from sfn.worker.capacity import (
+    MAX_RETRY_AFTER,
+    CapacityTracker,
+    CircuitBreakers,
+    CircuitBreakerState,
+    RetryPolicy,
+    StoreUsage,
+    bounded_retry_after,
+)
 from sfn.worker.catalog_sources import CatalogRegistry, ConnectedCatalog, outcome_for_unconfigured
 from sfn.worker.outcome_log import OutcomeSink
-from sfn.worker.retry import MAX_RETRY_AFTER, RetryPolicy, bounded_retry_after
 from sfn.worker.sweep import CatalogSweep, SweepPorts, SweepReport, SweepRunner
 
 RETRY_PAUSE: Final = 1.0

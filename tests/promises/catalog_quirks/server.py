@@ -16,8 +16,8 @@ import anyio
 import msgspec
 from aiohttp import web
 
+from sfn.catalogs import Loaded
 from sfn.catalogs.memory import MemoryCatalog
-from sfn.domain.catalog_answer import Loaded
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.errors import Permanent
 from tests.support.rest_catalog import Server, running

@@ -8,11 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from sfn.catalogs import Catalog, UnlistedNamespace
+from sfn.catalogs import Catalog, Loaded, NoSuchTable, UnlistedNamespace
 from sfn.catalogs.memory import MemoryCatalog
 from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.catalogs.rest.settings import RestSettings
-from sfn.domain.catalog_answer import Loaded, NoSuchTable
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ExternalError
 from tests.promises.catalog_quirks.server import NAME, Outcome, Quirk, QuirkServer

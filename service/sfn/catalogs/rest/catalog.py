@@ -11,7 +11,18 @@ from http import HTTPStatus
 from typing import Final, Generic, TypeVar
 from urllib.parse import quote
 
-from sfn.catalogs import CatalogFailure, CatalogRequestFailed, SkipNamespace, UnlistedNamespace
+from sfn.catalogs import (
+    CatalogFailure,
+    CatalogRequestFailed,
+    Loaded,
+    LoadResult,
+    NoSuchTable,
+    NotModified,
+    SkipNamespace,
+    StagedCreate,
+    UnlistedNamespace,
+    VendedCredential,
+)
 from sfn.catalogs.listing import walk_tables
 from sfn.catalogs.rest import responses
 from sfn.catalogs.rest.client import CatalogRequests, OptionalParameter
@@ -28,7 +39,6 @@ from sfn.catalogs.rest.errors import (
 from sfn.catalogs.rest.responses import CatalogPaths, ListingPage
 from sfn.catalogs.rest.settings import RestSettings
 from sfn.clock import Clock, SystemClock
-from sfn.domain.catalog_answer import Loaded, LoadResult, NoSuchTable, NotModified, StagedCreate, VendedCredential
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError
 

@@ -12,13 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
-from sfn.catalogs import CatalogRequestFailed
+from sfn.catalogs import CatalogRequestFailed, NoSuchTable, VendedCredential
 from sfn.catalogs.metadata import LAST_MILLISECOND, decode_json, needed_members
 from sfn.catalogs.partial_json import extract
 from sfn.catalogs.rest.auth import Expiring, ExpiringCache
 from sfn.catalogs.rest.client import CatalogRequests, OptionalParameter
 from sfn.catalogs.rest.errors import CatalogReply, failure_of_status, is_missing_table, sent_at
-from sfn.domain.catalog_answer import NoSuchTable, VendedCredential
 from sfn.domain.identifiers import TableIdentifier
 from sfn.sfnfile.locations import canonical
 
