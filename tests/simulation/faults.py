@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sfn.storage.remote_store import PROPAGATION_SECONDS
+from sfn.storage import PROPAGATION_SECONDS
 from tests.simulation.settings import Setting
 
 SILENT: Final = float("inf")

@@ -10,8 +10,7 @@ from sfn.catalogs import Loaded, LoadResult, NotModified, SkipNamespace, Unliste
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, ExternalError, OutcomeUnknown, Permanent, Transient
-from sfn.storage import Deleted, Guarantees, PreconditionFailed
-from sfn.storage.remote_store import ERROR_BY_REACH, PermissionTracker
+from sfn.storage import ERROR_BY_REACH, Deleted, Guarantees, PermissionTracker, PreconditionFailed
 
 if TYPE_CHECKING:
     from tests.simulation.node import Node

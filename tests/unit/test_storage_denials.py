@@ -10,18 +10,21 @@ from sfn.app.storage import RemoteStores
 from sfn.catalogs import VendedCredential
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Forbidden, Permanent
-from sfn.storage import ErrorKind, FetchedObject, ObjectPage, RequestFailed, content_etag
-from sfn.storage.remote_store import (
+from sfn.storage import (
     MAX_DENIED_FOLDERS,
     MAX_WITNESSES,
     MAX_WITNESSES_TRIED,
     PROPAGATION_SECONDS,
     STALE_SECONDS,
     DenialReach,
+    ErrorKind,
+    FetchedObject,
+    ObjectPage,
     PermissionTracker,
-    RemoteStore,
-    StoreService,
+    RequestFailed,
+    content_etag,
 )
+from sfn.storage.remote_store import RemoteStore, StoreService
 
 A, B, C = (f"s3://b/{table}/metadata/_sfn/x.ver" for table in "abc")
 

@@ -37,9 +37,8 @@ from sfn.inbox import ClaimResult
 from sfn.inbox.inbox import InboxErrorLog
 from sfn.inbox.model import DeadLetterFilter
 from sfn.publish.policy import TableFilter
-from sfn.storage import PreconditionFailed
+from sfn.storage import ERROR_BY_REACH, PROPAGATION_SECONDS, PermissionTracker, PreconditionFailed
 from sfn.storage.memory import MemoryStore
-from sfn.storage.remote_store import ERROR_BY_REACH, PROPAGATION_SECONDS, PermissionTracker
 from sfn.worker import worker
 from sfn.worker.capacity import MAX_PAUSE, MAX_RETRY_AFTER, RetryPolicy
 from sfn.worker.worker import (

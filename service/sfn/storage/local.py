@@ -23,10 +23,12 @@ from sfn.sfnfile.document import MAX_DOCUMENT_BYTES
 from sfn.sfnfile.locations import is_below
 from sfn.sfnfile.naming import depth_below_table
 from sfn.storage import (
+    ERROR_BY_REACH,
     MAX_READ_BYTES,
     Deleted,
     GroupAnswers,
     Guarantees,
+    PermissionTracker,
     PreconditionFailed,
     ReadGroup,
     base_name,
@@ -48,7 +50,6 @@ from sfn.storage.atomic_files import (
     map_os_errors,
     read_content,
 )
-from sfn.storage.remote_store import ERROR_BY_REACH, PermissionTracker
 
 T = TypeVar("T")
 

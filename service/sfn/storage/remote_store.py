@@ -1,6 +1,6 @@
 """`RemoteStore`, the `ObjectStore` of every cloud: compare-and-swap with conditional requests.
 
-The module also decides how far a denied request reaches (`PermissionTracker`) and holds the HTTP connections.
+The module also holds the HTTP connections.
 """
 
 from __future__ import annotations
@@ -8,17 +8,14 @@ from __future__ import annotations
 import secrets
 import ssl
 import zlib
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from http import HTTPStatus
 from itertools import count
 from pathlib import Path
-from threading import Lock
 from time import monotonic
-from typing import Final, TypeAlias
+from typing import Final
 
 import aiohttp
 import anyio
@@ -29,7 +26,6 @@ from sfn.domain.jobs import StoredObject
 from sfn.errors import (
     ErrorScope,
     ExternalError,
-    Forbidden,
     ForbiddenForTable,
     OutcomeUnknown,
     Permanent,
@@ -38,13 +34,17 @@ from sfn.errors import (
     Unauthenticated,
 )
 from sfn.storage import (
+    ERROR_BY_REACH,
+    HINT_FILE_NAME,
     MAX_READ_BYTES,
     Deleted,
+    DenialReach,
     ErrorKind,
     FetchedObject,
     Guarantees,
     ObjectClient,
     ObjectPage,
+    PermissionTracker,
     PreconditionFailed,
     RequestFailed,
     check_length,
@@ -105,152 +105,6 @@ ERROR_MAP: Final[Mapping[ErrorKind, ErrorMeaning]] = {
     ErrorKind.REJECTED: ErrorMeaning(Permanent, ErrorScope.TABLE, "a request that the store can carry out"),
 }
 """Meaning of each kind. A denied or rejected request may concern the whole store: `PermissionTracker` decides."""
-
-
-PROPAGATION_SECONDS: Final = 60.0
-"""Seconds until a change of permissions has reached a whole service. Meanwhile one request passes and another fails."""
-MAX_DENIED_FOLDERS: Final = 4096
-"""Denied folders that are remembered."""
-MAX_WITNESSES: Final = 8
-"""Folders per operation that are remembered because the operation succeeded there."""
-MAX_WITNESSES_TRIED: Final = 3
-"""Witnesses that are tried after one denial, at most."""
-SAME_ATTEMPT_SECONDS: Final = 5.0
-"""Seconds within which denials count as one: an attempt may be repeated with newer credentials."""
-STALE_SECONDS: Final = 1800.0
-"""Seconds after which an earlier denial is forgotten. A denied table is retried more often than that."""
-
-HINT_FILE_NAME: Final = "version-hint.text"
-_METADATA: Final = ".metadata.json"
-
-_Operation: TypeAlias = tuple[str, str]
-"""A verb and a kind of file: a policy may permit documents and deny version hints, everywhere."""
-
-
-class DenialReach(Enum):
-    """How far a denial reaches."""
-
-    STORE = auto()
-    """The whole store, as far as the tracker can see."""
-    TABLE = auto()
-    """One table: others succeed. It may pass, as a change of permissions takes time to reach a whole store."""
-    TABLE_LASTING = auto()
-    """One table, for so long that it will not pass without a change."""
-
-
-ERROR_BY_REACH: Final[Mapping[DenialReach, tuple[type[Forbidden | ForbiddenForTable], ErrorScope]]] = {
-    DenialReach.STORE: (Forbidden, ErrorScope.STORE),
-    DenialReach.TABLE: (Forbidden, ErrorScope.TABLE),
-    DenialReach.TABLE_LASTING: (ForbiddenForTable, ErrorScope.TABLE),
-}
-"""The error for a missing permission, by its reach."""
-
-
-@dataclass(slots=True)
-class _Denial:
-    """The denials of one operation in one folder.
-
-    Attributes:
-        first: time of the first denial, in seconds.
-        before: time of the denial before the latest.
-        latest: time of the latest denial.
-        alone: time of the first denial, long after `first`, while other folders succeeded; None before.
-    """
-
-    first: float
-    before: float
-    latest: float
-    alone: float | None = None
-
-
-class PermissionTracker:
-    """Decides how far denials reach, by comparing folders. Thread-safe.
-
-    Args:
-        seconds: a monotonic clock.
-        propagation_seconds: `PROPAGATION_SECONDS`, for this kind of store.
-    """
-
-    def __init__(self, seconds: Callable[[], float], propagation_seconds: float = PROPAGATION_SECONDS) -> None:
-        self._seconds, self._propagation_seconds = seconds, propagation_seconds
-        self._lock = Lock()
-        self._refused: OrderedDict[tuple[_Operation, str], _Denial] = OrderedDict()
-        self._witnesses: dict[_Operation, OrderedDict[str, tuple[str, float]]] = {}
-
-    def note_permitted(self, verb: str, key: str) -> None:
-        """Note that an operation succeeded.
-
-        Args:
-            verb: `read`, `write`, `delete` or `list`.
-            key: the file, or the prefix that was listed.
-        """
-        operation, folder = _operation(verb, key), _folder(key)
-        with self._lock:
-            self._refused.pop((operation, folder), None)
-            witnesses = self._witnesses.setdefault(operation, OrderedDict())
-            witnesses[folder] = key, self._seconds()
-            witnesses.move_to_end(folder)
-            if len(witnesses) > MAX_WITNESSES:
-                witnesses.popitem(last=False)
-
-    def note_denied(self, verb: str, key: str) -> list[str]:
-        """Note that an operation was denied.
-
-        Returns:
-            Keys in other folders where the operation succeeded before, latest first. Another attempt there shows how
-            far the denial reaches.
-        """
-        operation, folder, now = _operation(verb, key), _folder(key), self._seconds()
-        with self._lock:
-            known = self._refused.get((operation, folder))
-            if known is None or now > known.latest + STALE_SECONDS:
-                self._refused[operation, folder] = _Denial(first=now, before=now, latest=now)
-            elif now >= known.latest + SAME_ATTEMPT_SECONDS:
-                known.before, known.latest = known.latest, now
-            if len(self._refused) > MAX_DENIED_FOLDERS:
-                self._refused.popitem(last=False)
-            witnesses: Mapping[str, tuple[str, float]] = self._witnesses.get(operation, {})
-            others = [
-                witness
-                for other, (witness, _) in witnesses.items()
-                if other != folder and (operation, other) not in self._refused
-            ]
-            return others[: -MAX_WITNESSES_TRIED - 1 : -1]
-
-    def judge(self, verb: str, key: str, *, elsewhere: bool | None) -> DenialReach:
-        """Return the reach of the denial that was noted last.
-
-        Args:
-            elsewhere: True if the operation succeeds in another folder now; None if no witness gave an answer. In that
-                case the denial concerns the table if other folders succeeded since its previous denial.
-        """
-        operation, folder, now = _operation(verb, key), _folder(key), self._seconds()
-        with self._lock:
-            denial = self._refused.get((operation, folder))
-            if denial is None:
-                return DenialReach.STORE
-            if elsewhere is False:
-                denial.first, denial.alone = now, None
-                return DenialReach.STORE
-            lasting = denial.alone is not None and now >= denial.alone + self._propagation_seconds
-            others = (at for other, (_, at) in self._witnesses.get(operation, {}).items() if other != folder)
-            served_at = now if elsewhere else max(others, default=denial.before)
-            if not elsewhere and served_at <= denial.before:
-                return DenialReach.TABLE_LASTING if lasting else DenialReach.STORE
-            if denial.alone is None and served_at >= denial.first + self._propagation_seconds:
-                denial.alone = now
-            return DenialReach.TABLE_LASTING if lasting else DenialReach.TABLE
-
-
-def _operation(verb: str, key: str) -> _Operation:
-    name = key.rpartition("/")[2]
-    if name == HINT_FILE_NAME:
-        return verb, "hint"
-    return verb, "metadata" if _METADATA in name else "pointer"
-
-
-def _folder(key: str) -> str:
-    return key.rpartition("/")[0]
 
 
 _PER_OBJECT: Final = frozenset({ErrorKind.DENIED, ErrorKind.REJECTED})

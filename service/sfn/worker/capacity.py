@@ -21,8 +21,7 @@ from sfn.clock import Clock
 from sfn.domain.identifiers import JobKey
 from sfn.domain.jobs import Capacity, ConcurrencyGroup, Priority
 from sfn.errors import ErrorScope, ExternalError, Transient
-from sfn.storage import ObjectStore, StoreRouter
-from sfn.storage.remote_store import DenialReach, PermissionTracker
+from sfn.storage import DenialReach, ObjectStore, PermissionTracker, StoreRouter
 
 # ── Retries of a table or catalog
 
