@@ -1,11 +1,14 @@
-"""Limits of the process: memory for request bodies of unidentified clients (`BodyMemory`), and open files."""
+"""Limits: size, duration and memory of request bodies (`BodyMemory`), the rate of a sender, and open files."""
 
 from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Awaitable, Callable
-from typing import Final, Self, TypeVar
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Final, Self, TypeAlias, TypeVar
+
+from sfn.errors import Rejected
 
 DEFAULT_LIMIT: Final = 32 << 20
 """Bytes for the bodies of all connections together."""
@@ -159,6 +162,130 @@ async def with_timeout(seconds: float, step: Awaitable[_T], reservation: BodyRes
         if reservation is not None:
             reservation._end = None  # noqa: SLF001 - the two are one
 
+
+# ── One body
+
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+"""ASGI's `receive`."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """Limits for one request body.
+
+    Attributes:
+        size: most bytes.
+        deadline: most seconds until the last byte.
+    """
+
+    size: int
+    deadline: float = 30.0
+
+
+async def read_body(
+    receive: Receive,
+    declared: int | None,
+    limits: BodyLimits,
+    reservation: BodyReservation | None = None,
+    arrived: bytes | None = None,
+) -> bytes | None:
+    """Return the whole body; None if the client disconnected.
+
+    Args:
+        receive: ASGI's `receive`.
+        declared: `Content-Length`. It can only reject a body early: the bytes that arrive are counted.
+        limits: limits for the body.
+        reservation: memory for the body of an unidentified sender; None for an identified one.
+        arrived: the whole body if the server has it, so that `receive` is not needed; else None.
+
+    Raises:
+        Rejected: 413 too large; nothing beyond the limit is stored. 408 too slow.
+        BodyMemoryExhausted: no memory is left for the body.
+    """
+    if declared is not None and declared > limits.size:
+        raise _too_large(limits.size, f"{declared} declared")
+    if arrived is not None:
+        if len(arrived) > limits.size:
+            raise _too_large(limits.size, "more")
+        if reservation is not None:
+            reservation.add(len(arrived))
+            reservation.complete()
+        return arrived
+    try:
+        return await with_timeout(limits.deadline, _whole(receive, limits.size, reservation), reservation)
+    except ClientTimeout:
+        expected = f"the whole body within {limits.deadline:g} s"
+        raise Rejected("#", status=408, expected=expected, found="a part of it") from None
+
+
+async def _whole(receive: Receive, size: int, reservation: BodyReservation | None) -> bytes | None:
+    parts: list[bytes] = []
+    count = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        part: bytes = message.get("body", b"")
+        count += len(part)
+        if count > size:
+            raise _too_large(size, "more")
+        if reservation is not None:
+            reservation.add(len(part))
+        parts.append(part)
+        if not message.get("more_body", False):
+            if reservation is not None:
+                reservation.complete()
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_large(size: int, found: str) -> Rejected:
+    return Rejected(
+        "#", status=413, expected=f"at most {size} bytes", found=found, remedy="send fewer events in one request"
+    )
+
+
+# ── Requests of one sender
+
+_MINUTE: Final = 60.0
+_BURST_DIVISOR: Final = 10
+"""The burst is the requests per minute, divided by this number."""
+
+
+class RateLimit:
+    """A token bucket: requests per minute, and a burst of a tenth of them.
+
+    After an idle time, a minute has at most a tenth more requests than the limit. A burst of a whole minute's requests
+    would allow twice the limit.
+
+    Args:
+        per_minute: the limit, at least 1.
+
+    Attributes:
+        per_minute: the limit, as given.
+    """
+
+    def __init__(self, per_minute: int) -> None:
+        self.per_minute = per_minute
+        self._interval = _MINUTE / per_minute
+        self._burst = max(1.0, per_minute / _BURST_DIVISOR)
+        self._left = self._burst
+        self._updated_at: float | None = None
+
+    def seconds_to_wait(self, now: float) -> float | None:
+        """Return the seconds until a request is allowed; None if this one is allowed, and count it.
+
+        Args:
+            now: seconds of a monotonic clock.
+        """
+        gained = 0.0 if self._updated_at is None else (now - self._updated_at) / self._interval
+        self._left, self._updated_at = min(self._burst, self._left + gained), now
+        if self._left < 1:
+            return (1 - self._left) * self._interval
+        self._left -= 1
+        return None
+
+
+# ── Open files
 
 MAX_RAISED_LIMIT: Final = 65_536
 """Highest limit that is set: some programs iterate over all numbers up to the limit."""

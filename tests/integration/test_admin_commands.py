@@ -27,9 +27,9 @@ from sfn.domain.jobs import (
     Rescheduled,
     TableState,
 )
-from sfn.http.app import build_app
-from sfn.http.body import ADMIN_BODY_LIMITS, BodyLimitMiddleware, BodyLimits
+from sfn.http.app import ADMIN_BODY_LIMITS, BodyLimitMiddleware, build_app
 from sfn.inbox.model import DeadLetterFilter
+from sfn.limits import BodyLimits
 from sfn.publish.policy import TableFilter
 from tests.promises.inboxes import AT, pointer, table
 from tests.support.listener import (

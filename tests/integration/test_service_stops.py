@@ -25,12 +25,12 @@ from sfn.domain.identifiers import CatalogName
 from sfn.domain.jobs import Capacity, LeasedJob
 from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.http.app import build_app
-from sfn.http.body import BodyLimits
 from sfn.http.ingest import EventFilter, EventsEndpoint, Readiness
 from sfn.http.senders import anonymous_senders
 from sfn.http.server import listening_socket
 from sfn.inbox import ClaimResult
 from sfn.inbox.model import InboxConfig as InboxTerms
+from sfn.limits import BodyLimits
 from sfn.storage import PrefixRouter
 from sfn.telemetry.metrics import Metrics
 from sfn.worker.catalog_sources import ConnectedCatalog

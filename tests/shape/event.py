@@ -21,13 +21,12 @@ from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import LeasedJob, Outcome
 from sfn.formats.event import Sender
 from sfn.http.app import build_app
-from sfn.http.body import BodyLimits
 from sfn.http.ingest import EventFilter, EventsEndpoint, Readiness
 from sfn.http.secrets import PartyTokens
 from sfn.http.senders import Keyring, Senders
 from sfn.inbox.model import InboxConfig
 from sfn.inbox.sqlite import SqliteInbox
-from sfn.limits import BodyMemory
+from sfn.limits import BodyLimits, BodyMemory
 from sfn.publish.policy import Policy
 from sfn.storage import PrefixRouter
 from sfn.storage.local import LocalStore

@@ -28,9 +28,8 @@ from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import FatalError, Rejected
 from sfn.formats.event import Sender
 from sfn.http.app import ListenerApplication, build_app
-from sfn.http.body import AsgiApplication, BodyLimits
 from sfn.http.ingest import EventFilter, EventsEndpoint, Readiness
-from sfn.http.responses import PROBLEM_MEDIA_TYPE
+from sfn.http.responses import PROBLEM_MEDIA_TYPE, AsgiApplication
 from sfn.http.secrets import (
     AcceptedToken,
     AuthScheme,
@@ -44,7 +43,7 @@ from sfn.http.secrets import (
 from sfn.http.senders import OPERATORS_PARTY, Keyring, OperatorAuth, Senders
 from sfn.http.server import Certificate, HttpServer
 from sfn.inbox.model import AdminCommand
-from sfn.limits import BodyMemory
+from sfn.limits import BodyLimits, BodyMemory
 from sfn.publish.policy import TableFilter
 from sfn.telemetry.logs import RejectionLog
 from sfn.telemetry.metrics import Metrics

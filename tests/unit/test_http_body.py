@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from sfn.errors import Rejected
 from sfn.formats.event import Sender
-from sfn.http.body import BodyLimits, RateLimit, read_body
 from sfn.http.senders import Keyring, Senders
+from sfn.limits import BodyLimits, RateLimit, read_body
 
 SOON = 0.02
 

@@ -39,8 +39,8 @@ from sfn import limits
 from sfn.app import wiring
 from sfn.concurrency import unfinished_calls
 from sfn.errors import ExternalError, FatalError, SfnError
-from sfn.http.body import AsgiApplication
 from sfn.http.ingest import EventsEndpoint
+from sfn.http.responses import AsgiApplication
 from sfn.http.secrets import AuthScheme
 from sfn.http.server import HttpServer, listening_socket
 from sfn.settings.root import ALL_ROLES, Role, Settings

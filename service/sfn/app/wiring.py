@@ -43,8 +43,8 @@ from sfn.formats.decode import FORMAT_NAMES
 from sfn.formats.event import Sender
 from sfn.gateway.connection import MAX_WRITE
 from sfn.http.app import ListenerApplication, build_app, metrics_router
-from sfn.http.body import AsgiApplication, BodyLimits
 from sfn.http.ingest import EventFilter, EventsEndpoint, Readiness, to_request
+from sfn.http.responses import AsgiApplication
 from sfn.http.secrets import WatchedTokenFile
 from sfn.http.senders import ANONYMOUS
 from sfn.http.server import Certificate
@@ -54,7 +54,7 @@ from sfn.inbox.model import CommittedTransaction, FoldResult, InboxConfig
 from sfn.inbox.postgres import PostgresInbox, preflight
 from sfn.inbox.postgres_server import PostgresServer, PreflightResult
 from sfn.inbox.sqlite import Doubt, SqliteInbox, held_by, placed
-from sfn.limits import BodyMemory
+from sfn.limits import BodyLimits, BodyMemory
 from sfn.mounts import LOCAL_LOCKS_PROBLEM, LOCAL_LOCKS_REMEDY
 from sfn.pull.source import PullSource
 from sfn.settings.root import ALL_ROLES, Role, Settings

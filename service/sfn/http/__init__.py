@@ -6,6 +6,5 @@ endpoint and the other routes, with its OpenAPI description, and `server` runs i
 `server.FastPath`, which calls the endpoint without ASGI's scope and messages.
 
 - `senders`, `secrets`: who may send events, by bearer token or by signature.
-- `body`: limits for the size, the duration and the rate of requests.
 - `responses`: the answers to senders.
 """

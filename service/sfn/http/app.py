@@ -6,7 +6,7 @@ The OpenAPI schemas of the event routes are generated from the types that decode
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -19,17 +19,18 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
-from sfn.errors import FatalError, IcebergErrorResponse, Transient
+from sfn.errors import FatalError, IcebergErrorResponse, Rejected, Transient
 from sfn.formats.cloudevents import CloudEvent
 from sfn.formats.decode import MAX_EVENTS
 from sfn.formats.event import CONTROL_CHARACTERS, Text
 from sfn.formats.native import NativeEvent
 from sfn.formats.polaris import SEPARATOR, PolarisNotification
 from sfn.http import ingest, responses
-from sfn.http.body import BodyLimitMiddleware
 from sfn.http.ingest import EVENTS_PATH, EventsEndpoint, Readiness
+from sfn.http.responses import AsgiApplication, problem_detail
 from sfn.http.secrets import MAX_ORIGIN, ORIGIN_HEADER
-from sfn.limits import BodyMemory
+from sfn.limits import EXHAUSTED_MESSAGE, BodyLimits, BodyMemory, BodyMemoryExhausted, BodyReservation, read_body
+from sfn.limits import RETRY_AFTER as MEMORY_RETRY_AFTER
 from sfn.telemetry.scrape import Exposition
 
 # ── The routes for events in the OpenAPI document
@@ -286,6 +287,72 @@ def _with_problems(operation: Mapping[str, Any]) -> dict[str, Any]:
             headers = RETRY_AFTER if int(status) == HTTPStatus.SERVICE_UNAVAILABLE else {}
             answers[status] = error_response(text or answer["description"], **headers)
     return {**operation, "responses": answers}
+
+
+# ── Limits of request bodies
+
+ADMIN_BODY_LIMITS: Final = BodyLimits(size=1 << 20)
+"""Limits for a request to the admin API."""
+
+_BODILESS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class BodyLimitMiddleware:
+    """ASGI middleware that passes on whole bodies, and rejects bodies that are too large or too slow.
+
+    Args:
+        application: the application, which must answer an `HTTPException` that its `receive` raises.
+        limits: limits for one body.
+        memory: memory for all bodies. A client is unidentified until a route checks its token.
+    """
+
+    def __init__(
+        self,
+        application: AsgiApplication,
+        limits: BodyLimits = ADMIN_BODY_LIMITS,
+        memory: BodyMemory | None = None,
+    ) -> None:
+        self._application, self._limits, self._memory = application, limits, memory or BodyMemory()
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http" or scope["method"] in _BODILESS:
+            await self._application(scope, receive, send)
+            return
+        with self._memory.reserve() as reservation:
+            whole_body = _WholeBodyReceive(receive, _declared(scope), self._limits, reservation)
+            await self._application(scope, whole_body, send)
+
+
+class _WholeBodyReceive:
+    """An ASGI `receive` with the whole body as its first message."""
+
+    def __init__(
+        self, receive: Receive, declared: int | None, limits: BodyLimits, reservation: BodyReservation
+    ) -> None:
+        self._receive, self._declared, self._limits, self._reservation = receive, declared, limits, reservation
+        self._is_read = False
+
+    async def __call__(self) -> MutableMapping[str, Any]:
+        if self._is_read:
+            return await self._receive()
+        self._is_read = True
+        try:
+            content = await read_body(self._receive, self._declared, self._limits, self._reservation)
+        except Rejected as refusal:
+            # The client is still sending the body, so the next request on this connection could not be recognised.
+            raise HTTPException(refusal.status, problem_detail(refusal), {"Connection": "close"}) from None
+        except BodyMemoryExhausted:
+            headers = {"Connection": "close", "Retry-After": str(MEMORY_RETRY_AFTER)}
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, EXHAUSTED_MESSAGE, headers) from None
+        if content is None:
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": content, "more_body": False}
+
+
+def _declared(scope: MutableMapping[str, Any]) -> int | None:
+    length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+    return int(length) if length.isdigit() else None
 
 
 # ── Metrics, errors and the application

@@ -17,12 +17,21 @@ from sfn.errors import FatalError, Rejected, Transient
 from sfn.formats import polaris
 from sfn.formats.decode import POLARIS_NOTIFICATIONS, DecodedRequest, as_structured, decode, notifications_for_unread
 from sfn.formats.event import EventRequest, Headers, Sender
-from sfn.http import body, responses, secrets
+from sfn.http import responses, secrets
 from sfn.http.responses import EventsResponse, ResponseFormat
 from sfn.http.secrets import signed_parts, trusted_catalogs, with_message_id
 from sfn.http.senders import PossibleSigner, Senders
 from sfn.inbox import InboxWriter
-from sfn.limits import EXHAUSTED_MESSAGE, RETRY_AFTER, BodyMemory, BodyMemoryExhausted, BodyReservation
+from sfn.limits import (
+    EXHAUSTED_MESSAGE,
+    RETRY_AFTER,
+    BodyLimits,
+    BodyMemory,
+    BodyMemoryExhausted,
+    BodyReservation,
+    Receive,
+    read_body,
+)
 from sfn.telemetry.logs import LogThrottle, RejectionLog
 from sfn.telemetry.metrics import EventMetrics
 
@@ -335,7 +344,7 @@ class EventsEndpoint:
         senders: Senders,
         readiness: Readiness,
         *,
-        limits: body.BodyLimits,
+        limits: BodyLimits,
         event_filter: EventFilter,
         on_fatal: Callable[[FatalError], None],
         metrics: EventMetrics,
@@ -351,7 +360,7 @@ class EventsEndpoint:
         self._throttle = LogThrottle()
         self._refusals = RejectionLog("events", self._throttle)
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: body.Receive, send: responses.Send) -> None:
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: responses.Send) -> None:
         """Answer one request (ASGI 3, scope `http`)."""
         response_format = responses.NATIVE if scope["path"] == EVENTS_PATH else responses.ICEBERG
         head = read_head(scope["method"], _raw_path(scope), scope["headers"], scope.get("client"))
@@ -360,7 +369,7 @@ class EventsEndpoint:
             await responses.send_response(send, answer)
 
     async def answer(
-        self, response_format: ResponseFormat, head: RequestHead, receive: body.Receive, arrived: bytes | None = None
+        self, response_format: ResponseFormat, head: RequestHead, receive: Receive, arrived: bytes | None = None
     ) -> EventsResponse | None:
         """Return the response to a request, whatever happens, and count it; None if the client disconnected.
 
@@ -395,7 +404,7 @@ class EventsEndpoint:
         return answer
 
     async def _answer(
-        self, response_format: ResponseFormat, head: RequestHead, receive: body.Receive, arrived: bytes | None
+        self, response_format: ResponseFormat, head: RequestHead, receive: Receive, arrived: bytes | None
     ) -> EventsResponse | None:
         if head.method != "POST":
             return self._answer_other_method(response_format, head)
@@ -421,13 +430,13 @@ class EventsEndpoint:
         self,
         response_format: ResponseFormat,
         head: RequestHead,
-        receive: body.Receive,
+        receive: Receive,
         arrived: bytes | None,
         sender: Sender,
         reservation: BodyReservation | None,
     ) -> EventsResponse | None:
         try:
-            content = await body.read_body(receive, head.length, self._limits, reservation, arrived)
+            content = await read_body(receive, head.length, self._limits, reservation, arrived)
         except Rejected as refusal:
             log_rejected(refusal, sender)
             if refusal.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
@@ -442,7 +451,7 @@ class EventsEndpoint:
         self,
         response_format: ResponseFormat,
         head: RequestHead,
-        receive: body.Receive,
+        receive: Receive,
         arrived: bytes | None,
         signers: Sequence[PossibleSigner],
     ) -> EventsResponse | None:
@@ -456,7 +465,7 @@ class EventsEndpoint:
             )
         try:
             with self._memory.reserve() as reservation:
-                content = await body.read_body(receive, head.length, self._limits, reservation, arrived)
+                content = await read_body(receive, head.length, self._limits, reservation, arrived)
                 verified = None if content is None else await self._senders.verify_signer(signers, content)
         except Rejected as refusal:
             self._refusals.log_rejected(refusal.status, responses.problem_detail(refusal), head.client)

@@ -14,6 +14,7 @@ import msgspec
 from sfn import errors
 from sfn.domain.events import PutResult
 from sfn.errors import Rejected, SfnError
+from sfn.limits import Receive
 
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
 INTERNAL_ERROR: Final = "internal error of the service; see its log"
@@ -62,6 +63,7 @@ def retry_after_seconds(retry_after: float | None) -> int:
 
 ResponseHeaders: TypeAlias = Iterable[tuple[bytes, bytes]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+AsgiApplication: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 CLOSE_HEADER: Final = (b"connection", b"close")
 

@@ -15,7 +15,6 @@ from typing_extensions import override
 from sfn.clock import Clock, SystemClock
 from sfn.errors import FatalError
 from sfn.formats.event import Headers, Sender
-from sfn.http.body import RateLimit
 from sfn.http.secrets import (
     AcceptedToken,
     PartyTokens,
@@ -28,6 +27,7 @@ from sfn.http.secrets import (
     signature_headers,
     verify_signature,
 )
+from sfn.limits import RateLimit
 from sfn.telemetry.logs import RejectionLog
 
 _EXPECTED = "different tokens for all senders and the operators"

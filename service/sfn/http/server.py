@@ -23,8 +23,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from sfn.concurrency import WatchedFiles, unreadable_file_error
 from sfn.errors import FatalError
 from sfn.http import responses
-from sfn.http.body import AsgiApplication
 from sfn.http.ingest import EVENTS_PATH, EventsEndpoint, RequestHead, read_head
+from sfn.http.responses import AsgiApplication
 from sfn.limits import connections_per_listener
 from sfn.telemetry.logs import LogThrottle
 
