@@ -16,14 +16,14 @@ from sfn.clock import Clock
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import JobKey
 from sfn.errors import ExternalError
-from sfn.inbox.catalogs import ALL_SWEEPS, parse_sweeps
+from sfn.inbox.catalogs import ALL_SWEEPS
 from sfn.inbox.inbox import Inbox
 from sfn.inbox.model import AdminCommand, InboxConfig, JobState
 from sfn.inbox.operations import Operations
 from sfn.inbox.postgres import _APPEND, _LOCK, POLL_INTERVAL, SESSION_SETTINGS, PostgresRunner
 from sfn.inbox.postgres_connections import Connections, NotifyListener
 from sfn.inbox.postgres_server import UNREACHABLE, Connect, PostgresConnection, PostgresConnectionLost, PostgresFault
-from sfn.inbox.schema import LogRow, decode_job
+from sfn.inbox.schema import LogRow, decode_job, parse_sweeps
 from sfn.inbox.sqlite_writer import SqliteTransaction
 from sfn.inbox.transaction import (
     Appended,

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 from sfn.clock import Clock
 from sfn.domain.events import Notification, UndecodableRequest
-from sfn.domain.identifiers import JobKey, TableIdentifier
+from sfn.domain.identifiers import JobKey
 from sfn.domain.jobs import DeadLetterReason, IndexedTable
 from sfn.inbox import DropLimitState, MissingTableStats, QueueStats, catalogs, jobs
 from sfn.inbox.intents import intents_of
@@ -315,12 +315,6 @@ class Administration(ABC):
                 return
 
     _page = as_query(jobs.tables_after)
-    with_uuid = as_read(jobs.tables_with_uuid)
-    _others_at = as_read(jobs.others_at)
-
-    async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
-        return frozenset(await self._others_at(table, location))
-
     reported_tables = as_query(jobs.reported_tables)
     table_status = as_query(table_status)
     outcome_history = as_query(jobs.outcome_history)

@@ -6,25 +6,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from json import dumps, loads
+from json import dumps
 
 from sfn.domain.identifiers import JobKey, normal_uuid
 from sfn.domain.jobs import BackwardStep, IndexedTable, StepKind
 from sfn.inbox import DropLimitState
 from sfn.inbox.jobs import held_jobs, live_count, without_file
 from sfn.inbox.model import InboxConfig, Job, LastSweep, is_renamed
-from sfn.inbox.schema import CATALOG, PERMIT, decode_subject, encode_step, encode_subject, from_micros, to_micros
+from sfn.inbox.schema import CATALOG, PERMIT, decode_subject, encode_step, encode_subject, to_micros
 from sfn.inbox.transaction import Change, Query, Row, Run, Transaction, Upsert
 
 ALL_SWEEPS = Query("SELECT name, swept_at, unlisted_namespaces FROM sfn.catalog WHERE swept_at IS NOT NULL")
-
-
-def parse_sweeps(rows: Sequence[Row]) -> dict[str, LastSweep]:
-    """Return the last sweeps by catalog, from the result of `ALL_SWEEPS`."""
-    return {
-        name: LastSweep(from_micros(at), frozenset(loads(unlisted)) if unlisted is not None else frozenset())
-        for name, at, unlisted in rows
-    }
 
 
 def set_last_sweep(catalog: str, sweep: LastSweep, *, is_within_limit: bool) -> Change:

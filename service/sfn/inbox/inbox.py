@@ -24,9 +24,9 @@ from sfn.clock import Clock
 from sfn.concurrency import Batcher
 from sfn.domain.events import InboxMessage, Notification, PutResult
 from sfn.domain.identifiers import JobKey, TableIdentifier
-from sfn.domain.jobs import BackwardStep, Capacity, LeasedJob, Outcome, describe
+from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Outcome, describe
 from sfn.errors import ExternalError, OutcomeUnknown, SfnError, Transient
-from sfn.inbox import ClaimResult, QueueStats
+from sfn.inbox import ClaimResult, QueueStats, jobs
 from sfn.inbox.administration import PRUNE_BATCH_SIZE, Administration, prune_events, prune_letters, queue_stats
 from sfn.inbox.intents import first_check_at
 from sfn.inbox.model import FoldResult, LastResult, queue_full_error
@@ -294,6 +294,17 @@ class Inbox(Administration):
             lambda recorded: recorded[1],
         )
         return others
+
+    async def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
+        return await self._runner.run(
+            lambda transaction: jobs.tables_with_uuid(transaction, catalog, uuid), Durability.READ
+        )
+
+    async def at_location(self, table: TableIdentifier, location: str) -> frozenset[TableIdentifier]:
+        others = await self._runner.run(
+            lambda transaction: jobs.others_at(transaction, table, location), Durability.READ
+        )
+        return frozenset(others)
 
     async def allow_step(self, claim: LeasedJob, step: BackwardStep, now: datetime) -> bool:
         return await self._runner.run(

@@ -72,7 +72,7 @@ from sfn.inbox.model import (
     poison_letter,
     to_leased_job,
 )
-from sfn.inbox.schema import UNREAD_CACHE, LogRecord, decode_record, encode_key, from_micros, to_micros
+from sfn.inbox.schema import UNREAD_CACHE, LogRecord, decode_record, encode_key, from_micros, parse_sweeps, to_micros
 from sfn.inbox.transaction import Change, Query, Row, Run, Transaction, Wakes
 from sfn.inbox.transitions import (
     is_poison,
@@ -272,7 +272,7 @@ class Operations:
         )
         self._give_back(unit, request.unsure, now)
         lost, letters = self._expire(unit, expired, request.running, now)
-        claims, waiting = await self._lease(unit, request, now, catalogs.parse_sweeps(sweeps))
+        claims, waiting = await self._lease(unit, request, now, parse_sweeps(sweeps))
         made[:] = claims
         await unit.write()
         moments += [*waiting, *([now + self.config.lease] if claims else [])]

@@ -23,12 +23,13 @@ record holds and in which format, so a later version can read the records of an 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from functools import lru_cache
 from hashlib import sha256
+from json import loads
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -37,7 +38,7 @@ from sfn.domain.events import InboxMessage, Intent, IntentOutcome, Notification,
 from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
 from sfn.domain.jobs import BackwardStep, IndexedTable, PublishCache
 from sfn.errors import FatalError
-from sfn.inbox.model import NO_CACHE, Job, is_renamed
+from sfn.inbox.model import NO_CACHE, Job, LastSweep, is_renamed
 
 
 class StoredTable(NamedTuple):
@@ -403,6 +404,14 @@ def _without_surrogates(value: Any) -> Any:  # noqa: ANN401 - it returns what it
     if isinstance(value, msgspec.Struct):
         return type(value)(*map(_without_surrogates, msgspec.structs.astuple(value)))
     return value
+
+
+def parse_sweeps(rows: Iterable[Sequence[Any]]) -> dict[str, LastSweep]:
+    """Return the last sweeps by catalog, from the result of `catalogs.ALL_SWEEPS`."""
+    return {
+        name: LastSweep(from_micros(at), frozenset(loads(unlisted)) if unlisted is not None else frozenset())
+        for name, at, unlisted in rows
+    }
 
 
 def decode_record(seq: int, kind: int, received_at: int, record: bytes) -> LogRecord:
