@@ -232,7 +232,8 @@ def decode(request: EventRequest, event_only: Collection[str] = ()) -> DecodedRe
             For a Polaris notification, 400 replaces 422, and 404 means a catalog that the sender does not have. `where`
             points at the wrong value.
     """
-    address = polaris.parse_notification_path(request.path)
+    is_notification = request.path.endswith(polaris.NOTIFICATION_SUFFIX)
+    address = polaris.parse_notification_path(request.path) if is_notification else None
     if address is not None:
         return _decode_polaris_notification(request, address)
     sender, body = request.sender, request.body

@@ -54,7 +54,9 @@ _MALFORMED: Final = 400
 _NO_CATALOG: Final = 404
 """The status in Polaris for an unknown warehouse. A 403 would reveal the warehouses of other senders."""
 
-_PATH: Final = re.compile(r"/v1/([^/]*)/namespaces/([^/]*)/tables/([^/]*)/notifications")
+NOTIFICATION_SUFFIX: Final = "/notifications"
+"""The end of a notification's path."""
+_PATH: Final = re.compile(r"/v1/([^/]*)/namespaces/([^/]*)/tables/([^/]*)" + NOTIFICATION_SUFFIX)
 _NO_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
