@@ -317,6 +317,15 @@ class PublishContext:
         """Our main documents at all layouts."""
         return [doc for table_files in self.existing if (doc := table_files.main_document) is not None]
 
+    @property
+    def has_documents_elsewhere(self) -> bool:
+        """True if a main document is not the table's own: it is of another table, at another layout, or a tombstone."""
+        return any(
+            not (self.is_current(one) and doc.is_live and self.table is not None and doc.guid == self.table.uuid)
+            for one in self.existing
+            if (doc := one.main_document) is not None
+        )
+
     @cached_property
     def newest_document(self) -> Document | None:
         """The live document with the greatest Ordinal, else the document of any state with the greatest Ordinal."""

@@ -203,9 +203,7 @@ def _follow_answer(
     else:
         recheck_missing_table(context, builder)
     wake_listed_name(context, builder)
-    rename_targets = find_rename_targets(context, builder)
-    nowhere = update_files_elsewhere(context, rename_targets, builder)
-    drop_missing_tables(context, nowhere, builder)
+    _update_elsewhere(context, builder)
     if table is None and not context.documents:
         return outcome_without_table(context, builder)
     if builder.dead_letter is not None:
@@ -216,6 +214,13 @@ def _follow_answer(
     if refresh:
         refresh_files(context, builder)
     return _finish(context, builder, refresh=refresh, jitter=jitter)
+
+
+def _update_elsewhere(context: PublishContext, builder: PlanBuilder) -> None:
+    """Forward, drop or expire our files of other tables and at other places, if there are any."""
+    if context.has_documents_elsewhere:
+        nowhere = update_files_elsewhere(context, find_rename_targets(context, builder), builder)
+        drop_missing_tables(context, nowhere, builder)
 
 
 def _remove_older_first(context: PublishContext, table: Table, *, refresh: bool, jitter: float) -> PublishPlan | None:
@@ -237,8 +242,7 @@ def _remove_older_first(context: PublishContext, table: Table, *, refresh: bool,
     ):
         return None
     builder = PlanBuilder()
-    nowhere = update_files_elsewhere(context, find_rename_targets(context, builder), builder)
-    drop_missing_tables(context, nowhere, builder)
+    _update_elsewhere(context, builder)
     if builder.dead_letter is not None:
         return None
     builder.recheck_at(
