@@ -26,7 +26,7 @@ from structlog.testing import capture_logs
 
 from sfn.domain.jobs import DeadLettered, DeadLetterReason
 from sfn.errors import ErrorScope, FatalError, Transient
-from sfn.http.app import SCHEMAS
+from sfn.http.openapi import SCHEMAS
 from sfn.http.responses import PROBLEM_MEDIA_TYPE
 from sfn.http.senders import anonymous_senders
 from tests.promises.inboxes import table

@@ -51,7 +51,7 @@ def as_source(spark: SparkSession, directory: str) -> str:
 
 @pytest.mark.parametrize("engine", [*ENGINES, "auto"])
 def test_a_directory_without_an_sfn_file_is_told(engine: str, spark: SparkSession, tmp_path: Path) -> None:
-    text = error_text(NotFound, lambda: sfn.spark.read_table.read(spark, tmp_path, engine=engine))
+    text = error_text(NotFound, lambda: sfn.spark.read(spark, tmp_path, engine=engine))
     assert f"{tmp_path}/metadata/_sfn/" in text
     assert text.endswith("expected an SFN file, found none; check the directory")
 
@@ -60,7 +60,7 @@ def test_metadata_that_is_gone_is_told_with_its_age(spark: SparkSession, tmp_pat
     made = real_table(tmp_path)
     Path(made.pointer.removeprefix("file://")).unlink()
     for engine in ENGINES:
-        text = error_text(Stale, partial(sfn.spark.read_table.read, spark, made.directory, engine=engine))
+        text = error_text(Stale, partial(sfn.spark.read, spark, made.directory, engine=engine))
         assert re.search(r"2026-08-21T12:00:00\.000Z, .* ago, found no such file; check that the listener", text)
 
 
@@ -68,7 +68,7 @@ def test_another_tables_metadata_is_told(spark: SparkSession, tmp_path: Path) ->
     made = real_table(tmp_path)
     made.place.write(metadata_file_path=made.pointer, guid=OTHER_UUID)
     for engine in ENGINES:
-        text = error_text(WrongTable, partial(sfn.spark.read_table.read, spark, made.directory, engine=engine))
+        text = error_text(WrongTable, partial(sfn.spark.read, spark, made.directory, engine=engine))
         assert f"expected table-uuid {OTHER_UUID}" in text
         assert "the table was recreated, or the file is forged: run `sfn verify`" in text
 
@@ -150,7 +150,7 @@ def test_a_jar_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_arguments_that_have_no_such_form_are_told(spark: SparkSession, made: RealTable) -> None:
     def message(kind: type[Exception] = ValueError, **more: Any) -> str:  # noqa: ANN401 - any arguments
-        return error_text(kind, lambda: sfn.spark.read_table.read(spark, made.directory, **more))
+        return error_text(kind, lambda: sfn.spark.read(spark, made.directory, **more))
 
     assert message(engine="icebreg").endswith("'icebreg'; did you mean iceberg?")
     assert message(ref="audit", as_of="v1").startswith("either ref or as_of, not both")
@@ -161,7 +161,7 @@ def test_arguments_that_have_no_such_form_are_told(spark: SparkSession, made: Re
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_snapshot_that_is_none_is_told_with_those_that_are(engine: str, spark: SparkSession, made: RealTable) -> None:
-    text = error_text(CommitNotFound, lambda: sfn.spark.read_table.read(spark, made.directory, as_of=7, engine=engine))
+    text = error_text(CommitNotFound, lambda: sfn.spark.read(spark, made.directory, as_of=7, engine=engine))
     assert f"{made.audit}; ask for one of these" in text
 
 
@@ -172,7 +172,7 @@ def test_a_storage_option_that_can_go_to_no_other_process_is_told(
     storage_options = {"anon": True, "secret": value}
 
     def read(engine: str) -> DataFrame:
-        return sfn.spark.read_table.read(spark, made.directory, engine=engine, storage_options=storage_options)
+        return sfn.spark.read(spark, made.directory, engine=engine, storage_options=storage_options)
 
     text = error_text(NotSupported, lambda: read("sfn"))
     assert f"found one that is none: 'secret', {type(value).__name__}; give it as JSON has it" in text
@@ -200,7 +200,7 @@ def test_files_are_read_by_the_names_that_they_have(engine: str, spark: SparkSes
     with closing(SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}")) as catalog:
         catalog.create_namespace("n")
         own_table = odd_table(catalog, str(tmp_path / "t"), put, names)
-    rows = sfn.spark.read_table.read(spark, own_table.directory, engine=engine).collect()
+    rows = sfn.spark.read(spark, own_table.directory, engine=engine).collect()
     assert sorted(row["id"] for row in rows) == list(range(own_table.rows))
 
 
@@ -229,7 +229,7 @@ def test_a_table_without_a_certain_head_is_no_empty_table(
 ) -> None:
     directory = edit_metadata(own_table, change)
     with pytest.raises(Unreadable) as refused:
-        sfn.spark.read_table.read(spark, directory, engine=engine).collect()
+        sfn.spark.read(spark, directory, engine=engine).collect()
     assert Path(own_table.pointer).name in str(refused.value)
 
 
@@ -240,7 +240,7 @@ def test_a_branch_or_tag_without_its_snapshot_is_named(
 ) -> None:
     directory = edit_metadata(own_table, lambda doc: doc["refs"][ref].update({"snapshot-id": 42}))
     with pytest.raises(Unreadable, match=f"the snapshot 42 of {ref}"):
-        sfn.spark.read_table.read(spark, directory, ref=ref, engine=engine)
+        sfn.spark.read(spark, directory, ref=ref, engine=engine)
 
 
 @pytest.mark.parametrize("engine", ["files", "sfn"])
@@ -248,8 +248,8 @@ def test_a_snapshot_without_its_schema_is_refused(engine: str, spark: SparkSessi
     directory = edit_metadata(own_table, lambda doc: [one.update({"schema-id": 99}) for one in doc["snapshots"]])
     for more in ({"ref": "v1"}, {"as_of": own_table.tagged}):
         with pytest.raises(Unreadable, match="the schema 99"):
-            sfn.spark.read_table.read(spark, directory, engine=engine, **more)
-    assert sfn.spark.read_table.read(spark, directory, engine=engine).count() == 2
+            sfn.spark.read(spark, directory, engine=engine, **more)
+    assert sfn.spark.read(spark, directory, engine=engine).count() == 2
 
 
 @pytest.mark.parametrize("engine", ["files", "sfn"])
@@ -263,18 +263,18 @@ def test_times_that_can_be_none_matter_only_to_who_asks_for_a_time(
 
     (*_, last) = sfn.history(own_table.directory)
     directory = edit_metadata(own_table, microseconds)
-    assert sfn.spark.read_table.read(spark, directory, engine=engine).count() == 2
-    assert sfn.spark.read_table.read(spark, directory, ref="v1", engine=engine).count() == 1
+    assert sfn.spark.read(spark, directory, engine=engine).count() == 2
+    assert sfn.spark.read(spark, directory, ref="v1", engine=engine).count() == 1
     with pytest.raises(CommitNotFound, match="times in the snapshot-log"):
-        sfn.spark.read_table.read(spark, directory, as_of=last.at + timedelta(days=1), engine=engine)
+        sfn.spark.read(spark, directory, as_of=last.at + timedelta(days=1), engine=engine)
     with pytest.raises(CommitNotFound, match="times in the metadata-log"):
-        sfn.spark.read_table.read(spark, directory, as_of=last, engine=engine)
+        sfn.spark.read(spark, directory, as_of=last, engine=engine)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_entry_of_the_history_says_a_state(engine: str, spark: SparkSession, own_table: RealTable) -> None:
     entry = sfn.history(own_table.directory)[2]
-    rows = sfn.spark.read_table.read(spark, own_table.directory, as_of=entry, engine=engine).count()
+    rows = sfn.spark.read(spark, own_table.directory, as_of=entry, engine=engine).count()
     assert rows == sfn.read(own_table.directory, as_of=entry).num_rows == 1
 
 

@@ -298,7 +298,7 @@ def _without(schema: Schema, lacking: Collection[int]) -> Schema:
 
 
 def read_files(spark: SparkSession, directory: str, row_filter: str | None = None) -> DataFrame:
-    return sfn.spark.read_table.read(spark, directory, engine="files", row_filter=row_filter)
+    return sfn.spark.read(spark, directory, engine="files", row_filter=row_filter)
 
 
 def sorted_rows(frame: DataFrame) -> list[tuple[Any, ...]]:
@@ -322,7 +322,7 @@ def test_each_file_that_lacks_its_partitions_column_has_its_own_value(
     assert sorted_rows(found.where("id <> 5")) == [row for row in expected if row[0] != 5]
     assert sorted_rows(found.where("s IS NULL")) == [(5, None)]
     assert sorted_rows(read_files(spark, directory, row_filter="s >= 'b' and id < 6")) == expected[2:4]
-    assert found.schema == sfn.spark.read_table.read(spark, directory, engine="iceberg").schema
+    assert found.schema == sfn.spark.read(spark, directory, engine="iceberg").schema
 
 
 @pytest.mark.parametrize(
@@ -352,9 +352,7 @@ def test_a_partition_of_any_type_is_shown(
         # Python has it in this machine's own zone.
         found = found.astimezone(UTC)
     assert (number, found) == (1, seen)
-    assert sorted_rows(read_files(spark, directory)) == sorted_rows(
-        sfn.spark.read_table.read(spark, directory, engine="iceberg")
-    )
+    assert sorted_rows(read_files(spark, directory)) == sorted_rows(sfn.spark.read(spark, directory, engine="iceberg"))
 
 
 def test_a_required_column_that_a_file_may_lack_is_refused(
@@ -390,7 +388,7 @@ def test_a_part_of_a_struct_that_a_file_lacks_is_that_of_its_partition(
     }
     for engine in ("iceberg", "sfn"):
         for which, ids in filters.items():
-            found = sorted_rows(sfn.spark.read_table.read(spark, directory, engine=engine, row_filter=which))
+            found = sorted_rows(sfn.spark.read(spark, directory, engine=engine, row_filter=which))
             assert found == [expected[number - 1] for number in ids], (engine, which)
     with pytest.raises(NotSupported, match=r"may lack 'p\.q\.c'.*engine='iceberg'"):
         read_files(spark, directory)
@@ -415,7 +413,7 @@ def test_a_file_that_spark_passes_over_by_its_name_is_refused(
     directory = write_table(schema_of(StringType()), {name: ({"id": [1], "s": ["a"]}, "a", {})})
     with pytest.raises(NotSupported, match=r"Spark silently ignores.*engine='iceberg'"):
         read_files(spark, directory)
-    assert sorted_rows(sfn.spark.read_table.read(spark, directory)) == [(1, "a")]
+    assert sorted_rows(sfn.spark.read(spark, directory)) == [(1, "a")]
 
 
 @pytest.mark.parametrize("name", ["_s=a.parquet", "_d/a.parquet", ".d/a.parquet", "a.gz.parquet", "[a]{b}*.parquet"])
@@ -464,7 +462,7 @@ def test_no_engine_loses_nan_to_statistics_that_know_none(
         table = catalog.create_table("n.t", rows.schema)
         table.append(rows)
         directory = write_sfn_file(table, "n.t")
-    found = sfn.spark.read_table.read(spark, directory, engine=engine, row_filter=row_filter)
+    found = sfn.spark.read(spark, directory, engine=engine, row_filter=row_filter)
     assert sorted(row.id for row in found.collect()) == ids
 
 
@@ -475,6 +473,6 @@ def test_a_float_is_compared_with_the_nearest_float(spark: SparkSession, tmp_pat
         table.append(rows)
         directory = write_sfn_file(table, "n.t")
     for engine in ("iceberg", "files"):
-        found = sfn.spark.read_table.read(spark, directory, engine=engine, row_filter="x = 0.1")
+        found = sfn.spark.read(spark, directory, engine=engine, row_filter="x = 0.1")
         assert [row.id for row in found.collect()] == [1], engine
     assert sfn.read(directory, row_filter="x = 0.1")["id"].to_pylist() == [1]

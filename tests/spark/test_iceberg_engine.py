@@ -57,13 +57,13 @@ def test_a_frame_stays_settled_after_a_commit(spark: SparkSession, catalog: Rest
     spark.sql("INSERT INTO lake.driven.settled VALUES (1)")
     with catalog.client() as client:
         directory = publish(client, "driven.settled")
-        frames = {engine: sfn.spark.read_table.read(spark, directory, engine=engine) for engine in ENGINES}
+        frames = {engine: sfn.spark.read(spark, directory, engine=engine) for engine in ENGINES}
         spark.sql("INSERT INTO lake.driven.settled VALUES (2)")
         spark.sql("ALTER TABLE lake.driven.settled ADD COLUMN more STRING")
         publish(client, "driven.settled")
     for engine, frame in frames.items():
         assert ids(frame) == [1]
-        assert ids(sfn.spark.read_table.read(spark, directory, engine=engine)) == [1, 2]
+        assert ids(sfn.spark.read(spark, directory, engine=engine)) == [1, 2]
 
 
 def test_of_a_directory_that_tables_share_one_is_named(
@@ -79,9 +79,9 @@ def test_of_a_directory_that_tables_share_one_is_named(
             doc = shared.document(f"driven.t{number}", **more)
             shared.sfn_file(f"driven.t{number}").write_bytes(render(doc))
     for engine in ENGINES:
-        assert ids(sfn.spark.read_table.read(spark, shared.path, table="driven.t2", engine=engine)) == [2]
+        assert ids(sfn.spark.read(spark, shared.path, table="driven.t2", engine=engine)) == [2]
         with pytest.raises(Ambiguous):
-            sfn.spark.read_table.read(spark, shared.path, engine=engine)
+            sfn.spark.read(spark, shared.path, engine=engine)
 
 
 def test_the_whole_table_is_read_as_it_was_at_an_ordinal(spark: SparkSession, catalog: RestCatalogServer) -> None:
@@ -93,7 +93,7 @@ def test_the_whole_table_is_read_as_it_was_at_an_ordinal(spark: SparkSession, ca
             table = client.load_table("driven.then")
             directory = write_sfn_file(table, "driven.then", ORDINAL)
             ordinals.append(render_ordinal(table.metadata.last_updated_ms))
-    first, second = (sfn.spark.read_table.read(spark, directory, as_of=one, engine="iceberg") for one in ordinals)
+    first, second = (sfn.spark.read(spark, directory, as_of=one, engine="iceberg") for one in ordinals)
     # A change of schema is a commit, and no snapshot.
     assert (first.columns, second.columns) == (["id"], ["id", "more"])
     assert (ids(first), ids(second)) == ([1], [1])
@@ -110,17 +110,17 @@ def test_a_ref_called_by_digits_is_no_snapshot(spark: SparkSession, catalog: Res
         for place in (nullcontext(), remote_facade(spark, directory)):
             with place:
                 for ref in ("2026", "-5", "7"):
-                    assert ids(sfn.spark.read_table.read(spark, directory, ref=ref, engine="iceberg")) == [1]
+                    assert ids(sfn.spark.read(spark, directory, ref=ref, engine="iceberg")) == [1]
         for engine in ("files", "sfn"):
-            assert ids(sfn.spark.read_table.read(spark, directory, ref="2026", engine=engine)) == [1]
+            assert ids(sfn.spark.read(spark, directory, ref="2026", engine=engine)) == [1]
         spark.sql("ALTER TABLE lake.driven.digits ADD COLUMN more STRING")
         publish(client, "driven.digits")
     # Now its schema is another than its snapshot's.
     for place in (nullcontext(), remote_facade(spark, directory)):
         with place, pytest.raises(NotSupported, match=r"branch 2026, .*; use engine='files' or engine='sfn'"):
-            sfn.spark.read_table.read(spark, directory, ref="2026", engine="iceberg")
+            sfn.spark.read(spark, directory, ref="2026", engine="iceberg")
     for engine in ("files", "sfn", "auto"):
-        found = sfn.spark.read_table.read(spark, directory, ref="2026", engine=engine)
+        found = sfn.spark.read(spark, directory, ref="2026", engine=engine)
         assert (found.columns, ids(found)) == (["id", "more"], [1])
 
 
@@ -178,7 +178,7 @@ def test_a_facade_that_does_not_answer_is_told(spark: SparkSession, made: RealTa
     uri = f"http://127.0.0.1:{closed_port()}/iceberg"
     for address in (uri, "http://[", "ftp://127.0.0.1/"):
         with changed_settings(spark, {FACADE_URI: address}):
-            text = error_text(Unreachable, lambda: sfn.spark.read_table.read(spark, made.directory, engine="iceberg"))
+            text = error_text(Unreachable, lambda: sfn.spark.read(spark, made.directory, engine="iceberg"))
         assert text.startswith(f"{address}: expected a facade that answers, found ")
         assert text.endswith(f"set {FACADE_URI} and {FACADE_TOKEN}, or unset them to use a facade in the driver")
 
@@ -213,9 +213,7 @@ def test_what_is_no_facade_is_told(status: int, page: bytes, said: str, spark: S
         threading.Thread(target=server.serve_forever).start()
         try:
             with changed_settings(spark, {FACADE_URI: f"http://127.0.0.1:{server.server_port}/iceberg"}):
-                text = error_text(
-                    Unreachable, lambda: sfn.spark.read_table.read(spark, made.directory, engine="iceberg")
-                )
+                text = error_text(Unreachable, lambda: sfn.spark.read(spark, made.directory, engine="iceberg"))
         finally:
             server.shutdown()
     assert f"expected {said}" in text
@@ -226,13 +224,13 @@ def test_a_facade_that_has_moved_is_asked_where_it_is_now(spark: SparkSession, m
     for _ in range(2):
         with remote_facade(spark, made.directory):
             for asked, ids in (({}, [1, 2]), ({"ref": "v1"}, [1]), ({"as_of": made.tagged}, [1])):
-                rows = sfn.spark.read_table.read(spark, made.directory, engine="iceberg", **asked)
+                rows = sfn.spark.read(spark, made.directory, engine="iceberg", **asked)
                 assert sorted(row.id for row in rows.collect()) == ids
 
 
 def test_a_facade_elsewhere_says_what_it_does_not_show(spark: SparkSession, made: RealTable, tmp_path: Path) -> None:
     def message(kind: type[Exception], directory: str | Path = made.directory, uuid: str | None = None) -> str:
-        return error_text(kind, lambda: sfn.spark.read_table.read(spark, directory, engine="iceberg", uuid=uuid))
+        return error_text(kind, lambda: sfn.spark.read(spark, directory, engine="iceberg", uuid=uuid))
 
     with remote_facade(spark, made.directory) as facade:
         text = message(NotPermitted, tmp_path)
@@ -256,7 +254,7 @@ def test_a_state_that_a_table_has_not_is_told_as_anywhere(
     kind = RefNotFound if "ref" in state else CommitNotFound
     with remote_facade(spark, made.directory):
         texts = [
-            error_text(kind, partial(sfn.spark.read_table.read, spark, made.directory, engine=engine, **state))
+            error_text(kind, partial(sfn.spark.read, spark, made.directory, engine=engine, **state))
             for engine in ("iceberg", "files")
         ]
     assert texts[0] == texts[1]
@@ -275,5 +273,5 @@ def test_a_snapshot_that_no_branch_or_tag_has_is_found_by_its_id_and_its_time(
     times = (datetime.fromtimestamp(first.timestamp_ms / 1000, UTC), datetime(2100, 11, 25, tzinfo=UTC))
     with remote_facade(spark, directory):
         for as_of, ids in ((first.snapshot_id, [1]), (times[0], [1]), (times[1], [1, 2])):
-            found = sfn.spark.read_table.read(spark, directory, as_of=as_of, engine="iceberg")
+            found = sfn.spark.read(spark, directory, as_of=as_of, engine="iceberg")
             assert sorted(row.id for row in found.collect()) == ids

@@ -125,9 +125,9 @@ def test_in_place_rows_and_files_stay_and_new_ones_are_partitioned(
         assert "/region=north/order_ts_day=2026-04-01/customer_id_bucket_8=" in path
         directory = publish(client, "managing.orders")
     now = rows(own, "managing.orders")
-    assert sorted(sfn.spark.read_table.read(spark, directory, engine="iceberg").collect()) == now
+    assert sorted(sfn.spark.read(spark, directory, engine="iceberg").collect()) == now
     assert sorted(row["id"] for row in read_rows(directory)) == [row.id for row in now]
-    text = error_text(NotSupported, lambda: sfn.spark.read_table.read(spark, directory, engine="files"))
+    text = error_text(NotSupported, lambda: sfn.spark.read(spark, directory, engine="files"))
     assert "found a file without field ids, which a name mapping is for; engine='iceberg' reads" in text
 
 

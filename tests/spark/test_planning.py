@@ -222,7 +222,7 @@ ENGINES = ("iceberg", "files", "sfn")
 
 
 def ids(spark: SparkSession, directory: str, engine: str, row_filter: str | None = None) -> list[int]:
-    rows = sfn.spark.read_table.read(spark, directory, engine=engine, row_filter=row_filter)
+    rows = sfn.spark.read(spark, directory, engine=engine, row_filter=row_filter)
     return sorted(row.id for row in rows.collect())
 
 

@@ -67,19 +67,19 @@ def fixture_directory(spark: SparkSession, catalog: RestCatalogServer) -> str:
 def test_the_rows_are_those_that_it_holds_for(spark: SparkSession, directory: str, row_filter: str) -> None:
     found = {}
     for engine in ENGINES[:2]:
-        rows = sfn.spark.read_table.read(spark, directory, engine=engine.name, row_filter=row_filter)
+        rows = sfn.spark.read(spark, directory, engine=engine.name, row_filter=row_filter)
         found[engine.name] = sorted(row.id for row in rows.collect())
     assert found == dict.fromkeys(found, FILTERS[row_filter])
 
 
 def test_what_is_no_number_is_greater_than_any_to_spark(spark: SparkSession, directory: str) -> None:
     """Iceberg's own library rules such a file out by its bounds, which know of none."""
-    rows = sfn.spark.read_table.read(spark, directory, engine="files", row_filter="price > 1.75")
+    rows = sfn.spark.read(spark, directory, engine="files", row_filter="price > 1.75")
     assert sorted(row.id for row in rows.collect()) == [2, 3]
 
 
 def test_the_data_source_takes_it_too(spark: SparkSession, directory: str) -> None:
-    rows = sfn.spark.read_table.read(spark, directory, engine="sfn", row_filter="id > 1 and item like 'ap%'")
+    rows = sfn.spark.read(spark, directory, engine="sfn", row_filter="id > 1 and item like 'ap%'")
     assert [row.id for row in rows.collect()] == [3]
 
 
@@ -91,14 +91,14 @@ def test_files_without_such_rows_are_not_opened(spark: SparkSession, catalog: Re
         directory = publish(client, "filtered.gone")
     first = min(Path(directory).rglob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
     first.unlink()
-    rows = sfn.spark.read_table.read(spark, directory, engine="files", row_filter="id = 2")
+    rows = sfn.spark.read(spark, directory, engine="files", row_filter="id = 2")
     assert [row.id for row in rows.collect()] == [2]
 
 
 @pytest.mark.parametrize("row_filter", ["id = 'a'", "id in (1, true)", "amount < true"])
 def test_a_number_is_compared_with_numbers(spark: SparkSession, numbers: str, row_filter: str) -> None:
     with pytest.raises(ValueError, match="row_filter"):
-        sfn.spark.read_table.read(spark, numbers, engine="files", row_filter=row_filter)
+        sfn.spark.read(spark, numbers, engine="files", row_filter=row_filter)
 
 
 @pytest.fixture(name="numbers", scope="module")
@@ -147,7 +147,7 @@ NUMBERS = {
 def test_numbers_are_compared_by_all_of_their_digits(spark: SparkSession, numbers: str, row_filter: str) -> None:
     found = {}
     for engine in ENGINES:
-        rows = sfn.spark.read_table.read(spark, numbers, engine=engine.name, row_filter=row_filter)
+        rows = sfn.spark.read(spark, numbers, engine=engine.name, row_filter=row_filter)
         found[engine.name] = sorted(row.id for row in rows.collect())
     assert found == dict.fromkeys(found, NUMBERS[row_filter])
     assert sorted(sfn.read(numbers, row_filter=row_filter)["id"].to_pylist()) == NUMBERS[row_filter]
@@ -156,7 +156,7 @@ def test_numbers_are_compared_by_all_of_their_digits(spark: SparkSession, number
 @pytest.mark.parametrize("row_filter", ["id >", "nope = 1", "place.nope = 1"])
 def test_one_that_does_not_fit_is_quoted(spark: SparkSession, directory: str, row_filter: str) -> None:
     with pytest.raises(ValueError, match="row_filter"):
-        sfn.spark.read_table.read(spark, directory, engine="files", row_filter=row_filter)
+        sfn.spark.read(spark, directory, engine="files", row_filter=row_filter)
 
 
 def test_like_in_an_or_reads_rows_of_a_partition_that_is_null(spark: SparkSession, catalog: RestCatalogServer) -> None:
@@ -168,7 +168,7 @@ def test_like_in_an_or_reads_rows_of_a_partition_that_is_null(spark: SparkSessio
         directory = publish(client, name)
     row_filter = "item like 'ap%' or id = 3"
     for engine in ("files", "sfn"):
-        rows = sfn.spark.read_table.read(spark, directory, engine=engine, row_filter=row_filter)
+        rows = sfn.spark.read(spark, directory, engine=engine, row_filter=row_filter)
         assert sorted(row.id for row in rows.collect()) == [1, 3], engine
     with pytest.raises(Py4JJavaError, match=r"ResidualVisitor\.startsWith"):
-        sfn.spark.read_table.read(spark, directory, engine="iceberg", row_filter=row_filter).collect()
+        sfn.spark.read(spark, directory, engine="iceberg", row_filter=row_filter).collect()

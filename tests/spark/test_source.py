@@ -88,7 +88,7 @@ def test_every_type_is_what_iceberg_makes_of_it(spark: SparkSession, catalog: Re
     spark.sql("INSERT INTO lake.source.types (i) VALUES (99)")
     with catalog.client() as client:
         directory = publish(client, "source.types")
-    found = sfn.spark.read_table.read(spark, directory, engine="sfn")
+    found = sfn.spark.read(spark, directory, engine="sfn")
     expected = spark.table("lake.source.types")
     assert found.schema == expected.schema
     assert row_texts(found) == row_texts(expected)
@@ -127,7 +127,7 @@ def test_equality_deletes_are_refused(spark: SparkSession, catalog: RestCatalogS
     with catalog.client() as client:
         directory = publish(client, "source.equality")
     with pytest.raises(NotSupported, match=r"found equality deletes; read it with engine='iceberg'"):
-        sfn.spark.read_table.read(spark, directory, engine="sfn")
+        sfn.spark.read(spark, directory, engine="sfn")
 
 
 def test_filters_are_taken_where_the_session_has_that_on(spark: SparkSession, tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_what_a_driver_is_given_is_in_no_plan(source: str, option: str, spark: S
     view = f"CREATE TEMPORARY VIEW plans_none USING `{source}` OPTIONS ({options})"
     plans: list[object] = [spark.sql(f"EXPLAIN {kind} {view}").head() for kind in ("FORMATTED", "EXTENDED")]
     if option == PINNED_OPTION:
-        frame = sfn.spark.read_table.read(spark, made.directory, engine="sfn", storage_options={"key": "hushed"})
+        frame = sfn.spark.read(spark, made.directory, engine="sfn", storage_options={"key": "hushed"})
     else:
         frame = spark.read.format(source).options(**given).load()
     state = frame._jdf.queryExecution()  # noqa: SLF001 - what Spark's own pages and its log of events show

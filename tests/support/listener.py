@@ -30,18 +30,10 @@ from sfn.formats.event import Sender
 from sfn.http.app import ListenerApplication, build_app
 from sfn.http.ingest import EventFilter, EventsEndpoint, Readiness
 from sfn.http.responses import PROBLEM_MEDIA_TYPE, AsgiApplication
-from sfn.http.secrets import (
-    AcceptedToken,
-    AuthScheme,
-    HmacSha256,
-    PartyTokens,
-    SignatureScheme,
-    StandardWebhooks,
-    WatchedTokenFile,
-    sign,
-)
+from sfn.http.secrets import AcceptedToken, AuthScheme, PartyTokens, WatchedTokenFile
 from sfn.http.senders import OPERATORS_PARTY, Keyring, OperatorAuth, Senders
 from sfn.http.server import Certificate, HttpServer
+from sfn.http.signature import HmacSha256, SignatureScheme, StandardWebhooks, sign
 from sfn.inbox.model import AdminCommand
 from sfn.limits import BodyLimits, BodyMemory
 from sfn.publish.policy import TableFilter

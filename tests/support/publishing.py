@@ -15,8 +15,8 @@ from typing_extensions import override
 
 from sfn.catalogs import LoadResult, NoSuchTable
 from sfn.catalogs.event_sourced import EventCatalog
-from sfn.catalogs.listing import Spellings
 from sfn.catalogs.memory import MemoryCatalog
+from sfn.catalogs.spelling import Spellings
 from sfn.domain.events import Notification, TableOrigin
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import Capacity, DeadLettered, DeadLetterReason, LeasedJob, Outcome, Retry, StoredObject

@@ -32,7 +32,7 @@ from sfn.cli.options import EventSigner, ServiceOptions
 from sfn.clock import SystemClock
 from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import SfnError
-from sfn.http.secrets import HmacSha256, StandardWebhooks
+from sfn.http.signature import HmacSha256, StandardWebhooks
 from sfn.settings import load, load_client
 from sfn.settings.sections import ListenerSettings
 from sfn.settings.sources import ConfigurationError

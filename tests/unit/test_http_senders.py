@@ -14,8 +14,9 @@ from structlog.testing import capture_logs
 from sfn.app.endpoints import build_access_control
 from sfn.errors import FatalError
 from sfn.formats.event import Sender
-from sfn.http.secrets import PartyTokens, StandardWebhooks, WatchedTokenFile
+from sfn.http.secrets import PartyTokens, WatchedTokenFile
 from sfn.http.senders import OPERATORS_PARTY, Keyring, OperatorAuth, Senders, VerifiedSigner, anonymous_senders
+from sfn.http.signature import StandardWebhooks
 from sfn.telemetry.logs import RejectionLog
 from tests.support.clock import HandClock
 from tests.support.settings_file import CATALOG, Ground

@@ -19,7 +19,7 @@ from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import Rejected
 from sfn.formats.event import EventRequest, Sender
-from sfn.http.secrets import (
+from sfn.http.signature import (
     MAX_ID,
     MAX_SIGNATURES,
     TOLERANCE,

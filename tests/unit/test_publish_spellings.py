@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from typing_extensions import override
 
-from sfn.catalogs.listing import CACHE_LIFETIME, Spellings, fold_name
+from sfn.catalogs.spelling import CACHE_LIFETIME, Spellings, fold_name
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, StoredObject

@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from sfn.formats.event import Sender
-from sfn.http.secrets import (
-    AcceptedToken,
-    AuthScheme,
+from sfn.http.secrets import AcceptedToken, AuthScheme, PartyTokens
+from sfn.http.senders import Keyring, Senders
+from sfn.http.signature import (
     HeaderPairs,
     HmacSha256,
-    PartyTokens,
     SignatureClaim,
     SignatureScheme,
     SigningKey,
@@ -21,7 +20,6 @@ from sfn.http.secrets import (
     sign,
     verify_signature,
 )
-from sfn.http.senders import Keyring, Senders
 from tests.support.clock import HandClock
 
 MESSAGE: Final = "msg_p5jXN8AQM9LWM0D4loKWxJek"

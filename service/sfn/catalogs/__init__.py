@@ -2,8 +2,8 @@
 
 `Catalog` is the interface that the rest of the listener uses. `rest` implements it for Iceberg REST catalogs,
 `pyiceberg` for all that PyIceberg can open, `event_sourced` for catalogs that cannot be queried, and `memory` for
-tests. `listing` walks over all namespaces and finds how the catalog itself writes a name, and `metadata` reads the
-metadata files of tables. Start reading at `Catalog` below, then `rest.catalog.RestCatalog`.
+tests. `listing` walks over all namespaces, `spelling` finds how the catalog itself writes a name, and `metadata` reads
+the metadata files of tables. Start reading at `Catalog` below, then `rest.catalog.RestCatalog`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from sfn.domain.identifiers import decode_identifier
 from sfn.errors import SfnError
 
 if TYPE_CHECKING:
-    from sfn.http.secrets import SignatureScheme
+    from sfn.http.signature import SignatureScheme
 
 _SERVICE: Final = "Service"
 
@@ -246,7 +246,7 @@ class EventSigner:
 
     def headers(self, body: bytes) -> dict[str, str]:
         """Return headers that sign a message with a new id and the current time."""
-        from sfn.http.secrets import sign
+        from sfn.http.signature import sign
 
         return sign(self.scheme, self.secret, body, f"msg_{uuid4().hex}", SystemClock().now())
 

@@ -17,10 +17,10 @@ from sfn.errors import FatalError, Rejected, Transient
 from sfn.formats import polaris
 from sfn.formats.decode import POLARIS_NOTIFICATIONS, DecodedRequest, as_structured, decode, notifications_for_unread
 from sfn.formats.event import EventRequest, Headers, Sender
-from sfn.http import responses, secrets
+from sfn.http import responses, signature
 from sfn.http.responses import EventsResponse, ResponseFormat
-from sfn.http.secrets import signed_parts, trusted_catalogs, with_message_id
 from sfn.http.senders import PossibleSigner, Senders
+from sfn.http.signature import signed_parts, trusted_catalogs, with_message_id
 from sfn.inbox import InboxWriter
 from sfn.limits import (
     EXHAUSTED_MESSAGE,
@@ -171,7 +171,10 @@ class IngestService:
             # A sender does not repeat a rejected request. So it is stored first; if that fails, the answer is 503.
             await self._inbox.put([to_undecodable(request, refusal, is_signed=is_signed)])
             raise
-        relevant = self._filter.relevant(with_message_id(decoded.notifications, message))
+        notifications: Sequence[Notification] = decoded.notifications
+        if message is not None:
+            notifications = with_message_id(notifications, message)
+        relevant = self._filter.relevant(notifications)
         stored = await self._inbox.put(relevant) if relevant else _NOTHING
         ignored = decoded.ignored + len(decoded.notifications) - len(relevant)
         self._metrics.count_ingested(decoded.event_format, stored, ignored, decoded.unmapped_events)
@@ -489,8 +492,8 @@ class EventsEndpoint:
     def _answer_other_method(self, response_format: ResponseFormat, head: RequestHead) -> EventsResponse:
         has_handshake = response_format is responses.NATIVE and self._senders.are_configured
         if has_handshake and head.method == "OPTIONS":
-            return secrets.answer_handshake(response_format, head.headers, self._senders.least_rate)
-        allowed = secrets.ALLOW_HEADER if has_handshake else (b"allow", b"POST")
+            return signature.answer_handshake(response_format, head.headers, self._senders.least_rate)
+        allowed = signature.ALLOW_HEADER if has_handshake else (b"allow", b"POST")
         return self._reject(response_format, head, 405, "events are sent with POST", allowed)
 
     def _unauthorized(self, response_format: ResponseFormat, head: RequestHead) -> EventsResponse:

@@ -15,14 +15,11 @@ from typing_extensions import override
 from sfn.clock import Clock, SystemClock
 from sfn.errors import FatalError
 from sfn.formats.event import Headers, Sender
-from sfn.http.secrets import (
-    AcceptedToken,
-    PartyTokens,
+from sfn.http.secrets import AcceptedToken, PartyTokens, bearer_token, index_of_presented
+from sfn.http.signature import (
     SignatureClaim,
     SignatureScheme,
     SigningKey,
-    bearer_token,
-    index_of_presented,
     parse_signature,
     signature_headers,
     verify_signature,

@@ -10,7 +10,8 @@ Start reading in `decide.py`, then `publish.py`. Main types: `Observations` and 
 `Policy` (`policy.py`).
 
     existing_files     which files are ours
-    documents          contents of documents and hints, and one file for each commit
+    documents          contents of documents and hints
+    commit_files       one file for each commit
     plan               the files at the table's own place, and the job's outcome
     renames_and_drops  the files at all other places
     dry_run            reports differences, writes nothing

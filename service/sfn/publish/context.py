@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from msgspec import structs
 
-from sfn.catalogs.listing import may_be_same_name
+from sfn.catalogs.spelling import may_be_same_name
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import (
     DeadLettered,

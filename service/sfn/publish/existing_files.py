@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from sfn.catalogs.listing import may_be_same_name
+from sfn.catalogs.spelling import may_be_same_name
 from sfn.domain.identifiers import Table, TableIdentifier, normal_uuid
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, LeasedJob, StoredObject
 from sfn.errors import MalformedDocument

@@ -28,6 +28,7 @@ from sfn.domain.jobs import (
     TableState,
     Wakeup,
 )
+from sfn.publish.commit_files import refresh_commit_files, write_commit_files
 from sfn.publish.context import (
     FileChange,
     PlanBuilder,
@@ -44,9 +45,7 @@ from sfn.publish.documents import (
     is_our_hint,
     is_up_to_date,
     names_nothing,
-    refresh_commit_files,
     tombstone_document,
-    write_commit_files,
 )
 from sfn.publish.existing_files import OurFile, TableFiles, conflict_letter, has_identifier, pointer_files
 from sfn.publish.policy import Policy

@@ -10,7 +10,7 @@ from typing import assert_never, cast
 from msgspec import structs
 
 from sfn.catalogs import Catalog, Loaded, NoSuchTable, NotModified
-from sfn.catalogs.listing import ListingUnavailable, Spellings
+from sfn.catalogs.spelling import ListingUnavailable, Spellings
 from sfn.clock import Clock
 from sfn.concurrency import run_all
 from sfn.domain.identifiers import TableIdentifier

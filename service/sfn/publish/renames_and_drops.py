@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 from sfn.domain.identifiers import Table, TableIdentifier
 from sfn.domain.jobs import BackwardStep, DeadLettered, DeadLetterReason, StepKind, Wakeup
 from sfn.errors import LocationRefused
+from sfn.publish.commit_files import complete_commit_files, remove_commit_files
 from sfn.publish.context import PlanBuilder, PublishContext, Stage, is_same_file, match_listed_name
-from sfn.publish.documents import clear_hint, complete_commit_files, remove_commit_files, tombstone_document
+from sfn.publish.documents import clear_hint, tombstone_document
 from sfn.publish.existing_files import OurFile, TableFiles, foreign_documents, parse_or_none
 from sfn.publish.policy import OnDrop
 from sfn.publish.queries import IsListed, IsStepAllowed

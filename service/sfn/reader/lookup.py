@@ -17,6 +17,7 @@ from sfn.errors import (
     NameTaken,
     NotFound,
     NotPermitted,
+    NotRelative,
     TooManyFiles,
     TooManyHops,
     Unreadable,
@@ -26,6 +27,7 @@ from sfn.reader.files import FileReader
 from sfn.reader.metadata import AllowedLocations
 from sfn.sfnfile import document
 from sfn.sfnfile.document import Document, Link
+from sfn.sfnfile.locations import store_prefix
 from sfn.sfnfile.naming import (
     EXTENSION,
     HEAD,
@@ -533,3 +535,26 @@ def _candidate_names(table: tuple[str, ...] | None, uuid: str | None) -> Sequenc
     by_name = (IDENTIFIER, ORDINAL) if table is not None else ()
     names = [(name, FoundBy.NAME) for naming in by_name for name in naming.file_names(owner)]
     return (*names, *((name, FoundBy.UUID) for name in UUID.file_names(owner)))
+
+
+def relative_location(found: FoundDocument) -> str:
+    """Return the metadata file's location relative to a document's own place.
+
+    Raises:
+        NotRelative: the document has no relative path.
+        Unsafe: the path leads out of the store.
+    """
+    original = found.doc.metadata_file_relative
+    if original is None:
+        remedy = "resolve it without `relative`"
+        raise NotRelative(found.key, expected="`metadata_file_relative`", found="none", remedy=remedy)
+    store = store_prefix(found.key)
+    path = found.folder.removeprefix(store).split("/")[1:-1]
+    for segment in original.split("/"):
+        if segment != "..":
+            path.append(segment)
+        elif path:
+            path.pop()
+        else:
+            raise Unsafe(found.key, expected="a `metadata_file_relative` within the store", found=original)
+    return "/".join((store, *path))

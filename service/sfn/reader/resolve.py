@@ -8,40 +8,15 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from sfn.clock import Clock, SystemClock
-from sfn.errors import CommitNotFound, NotRelative, Stale, Unsafe, WrongTable
+from sfn.errors import CommitNotFound, Stale, WrongTable
 from sfn.reader import metadata
 from sfn.reader.files import CountingFiles, FileReader, FileSystemOptions, RequestCounts
 from sfn.reader.history import CommitFiles, DocumentVersion, HistoryEntry, MetadataLog, has_commit_files
-from sfn.reader.lookup import BranchLookup, FoundBy, FoundDocument, Lookup, TableSelector
+from sfn.reader.lookup import BranchLookup, FoundBy, FoundDocument, Lookup, TableSelector, relative_location
 from sfn.reader.metadata import AllowedLocations, PartialMetadata
 from sfn.reader.table import AllowedFiles
 from sfn.sfnfile.document import Document, render_ordinal
-from sfn.sfnfile.locations import store_prefix
 from sfn.sfnfile.naming import MAIN_BRANCH
-
-
-def relative_location(found: FoundDocument) -> str:
-    """Return the metadata file's location relative to a document's own place.
-
-    Raises:
-        NotRelative: the document has no relative path.
-        Unsafe: the path leads out of the store.
-    """
-    original = found.doc.metadata_file_relative
-    if original is None:
-        remedy = "resolve it without `relative`"
-        raise NotRelative(found.key, expected="`metadata_file_relative`", found="none", remedy=remedy)
-    store = store_prefix(found.key)
-    path = found.folder.removeprefix(store).split("/")[1:-1]
-    for segment in original.split("/"):
-        if segment != "..":
-            path.append(segment)
-        elif path:
-            path.pop()
-        else:
-            raise Unsafe(found.key, expected="a `metadata_file_relative` within the store", found=original)
-    return "/".join((store, *path))
-
 
 if TYPE_CHECKING:
     from pyiceberg.table import StaticTable

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 from sfn.clock import format_duration
 from sfn.errors import SfnError, suggest_name
 from sfn.formats.decode import POLARIS_NOTIFICATIONS
-from sfn.http.secrets import TOLERANCE, AuthScheme, secret_bytes
+from sfn.http.secrets import AuthScheme, secret_bytes
+from sfn.http.signature import TOLERANCE
 from sfn.pull.source import subjects_overlap
 from sfn.settings.root import Settings, pull_origin_name
 from sfn.settings.sections import (

@@ -15,7 +15,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from pydantic_core import PydanticKnownError
 
 from sfn.errors import SfnError, suggest_name
-from sfn.http.secrets import AuthScheme, HmacSha256, SignatureScheme, StandardWebhooks
+from sfn.http.secrets import AuthScheme
+from sfn.http.signature import HmacSha256, SignatureScheme, StandardWebhooks
 from sfn.publish.policy import MAX_COMMIT_FILES
 from sfn.settings import types
 from sfn.settings.sources import SettingsSources

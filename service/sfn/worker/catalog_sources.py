@@ -58,13 +58,8 @@ class VendedStores:
     def __init__(
         self, vendor: CredentialVendor, configured: StoreRouter, open_store: OpenStore, clock: Clock, root: str = ""
     ) -> None:
-        self._vendor, self._configured_stores, self._open_store, self._clock, self._root = (
-            vendor,
-            configured,
-            open_store,
-            clock,
-            root,
-        )
+        self._vendor, self._configured_stores, self._open_store = vendor, configured, open_store
+        self._clock, self._root = clock, root
         self._credentials_by_prefix: OrderedDict[str, VendedCredential] = OrderedDict()
         self._stores: OrderedDict[_StoreKey, tuple[VendedCredential, ObjectStore]] = OrderedDict()
 

@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from sfn.catalogs import Catalog
-from sfn.catalogs.listing import Spellings
+from sfn.catalogs.spelling import Spellings
 from sfn.clock import Clock, RandomSource
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import CatalogName, TableIdentifier

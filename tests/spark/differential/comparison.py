@@ -39,7 +39,7 @@ from tests.support.table_directory import Directory
 
 Rows: TypeAlias = Sequence[dict[str, Any]]
 IDENTIFIER: Final = "odd.table"
-READ: Final = sfn.spark.read_table.read
+READ: Final = sfn.spark.read
 """Each access to the name checks the versions of packages, which takes 10 ms."""
 FILTERS = 4
 """Of each table."""

@@ -129,8 +129,7 @@ def _rows(spark: SparkSession, feature: Feature, table: Table, *, thorough: bool
 def _row(spark: SparkSession, table: Table, state: State, engines: Sequence[Engine]) -> dict[str, str]:
     outcomes = {
         engine.name: outcome(
-            partial(sfn.spark.read_table.read, spark, table.directory, engine=engine.name, **state.arguments),
-            state.truth,
+            partial(sfn.spark.read, spark, table.directory, engine=engine.name, **state.arguments), state.truth
         )
         for engine in engines
     }

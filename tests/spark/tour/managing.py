@@ -41,7 +41,7 @@ def manage_table(stage: Stage) -> None:
     stage.narrator.step("After all statements each engine reads the same rows from the directory as the catalog does")
     expected = table.catalog_rows("SELECT * FROM {t}")
     for engine in ("iceberg", "files"):
-        found = rows(sfn.spark.read_table.read(stage.place.session, table.directory, engine=engine))
+        found = rows(sfn.spark.read(stage.place.session, table.directory, engine=engine))
         stage.narrator.check(f"sfn.spark.read with engine {engine!r}", expected=expected, found=found)
 
 
@@ -249,7 +249,7 @@ def _read_without_catalog(stage: Stage) -> None:
     name = f"{NAMESPACE}.{folder.title}"
     write_sfn_file(StaticTable.from_metadata(folder.metadata(2)), name)
     for engine in ("iceberg", "files"):
-        found = rows(sfn.spark.read_table.read(session, folder.directory, engine=engine))
+        found = rows(sfn.spark.read(session, folder.directory, engine=engine))
         narrator.check(f"sfn.spark.read with engine {engine!r}", expected=expected, found=found)
     found = stage.run(f"SELECT * FROM {SFN}.dir.`{folder.directory}`")
     narrator.check("the facade shows it by its directory", expected=expected, found=found)
@@ -258,10 +258,10 @@ def _read_without_catalog(stage: Stage) -> None:
     stage.run(f"INSERT INTO {folder.name} VALUES (3, 30)")
     hint = folder.hint()
     narrator.check("the hint follows its own writers", expected="3", found=hint[0])
-    found = rows(sfn.spark.read_table.read(session, folder.directory))
+    found = rows(sfn.spark.read(session, folder.directory))
     narrator.check("late, not wrong", expected=expected, found=found)
     write_sfn_file(StaticTable.from_metadata(folder.metadata(3)), name)
-    found = rows(sfn.spark.read_table.read(session, folder.directory))
+    found = rows(sfn.spark.read(session, folder.directory))
     narrator.check("after the SFN file is rewritten, all rows are there", expected=folder.rows(), found=found)
     _check_hint_unchanged(folder, hint)
 

@@ -153,11 +153,11 @@ def _by_ordinal(table: Table, moments: dict[str, int]) -> None:
     narrator.step("As of an Ordinal, with sfn.spark.read")
     for ordinal, snapshot in moments.items():
         narrator.show(f">>> sfn.spark.read(spark, '{table.directory}', as_of='{ordinal}')")
-        read = sfn.spark.read_table.read(session, table.directory, as_of=ordinal)
+        read = sfn.spark.read(session, table.directory, as_of=ordinal)
         expected = rows(table.frame(f"SELECT * FROM {{t}} VERSION AS OF {snapshot}", LAKE))
         narrator.check(f"the rows of snapshot {snapshot}", expected=expected, found=rows(read))
         narrator.show(*table_lines(read.columns, expected))
-    now = sfn.spark.read_table.read(session, table.directory, as_of=_ordinal(table))
+    now = sfn.spark.read(session, table.directory, as_of=_ordinal(table))
     narrator.check(
         "the present Ordinal gives the present table", expected=table.catalog_rows("SELECT * FROM {t}"), found=rows(now)
     )
