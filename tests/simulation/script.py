@@ -10,7 +10,7 @@ import functools
 import inspect
 import json
 from collections import Counter, defaultdict, deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
@@ -46,6 +46,8 @@ LAGGING: Final = 20.0
 """Seconds after which no answer is too old any more."""
 HALF_AN_HOUR: Final = 1790.0
 """For which Iceberg's own server tries a commit."""
+
+_CHANGES: Final = {"write", "delete", "record_location", "allow_step", "settle_all"}
 
 Script = Callable[[Node, str], Awaitable[None]]
 
@@ -102,6 +104,15 @@ class KilledAt:
     def _is_counted(self, call: str) -> bool:
         """Everything but the idle turns of the worker and what brought the hint."""
         return call.split(" ", 2)[1] not in {"claim", "append", "renew", "tables_after", "tables", "live_count"}
+
+
+def changes(calls: Sequence[str]) -> list[int]:
+    """Return the numbers, from 1, of the calls that differ in what a process leaves behind that is killed at them.
+
+    A kill at any other call leaves behind the same as a kill directly after the last change.
+    """
+    of_changes = [number for number, call in enumerate(calls, start=1) if call.split(" ", 2)[1] in _CHANGES]
+    return of_changes[:1] + [number for number in of_changes if calls[number - 1].startswith("after ")]
 
 
 class Stage:

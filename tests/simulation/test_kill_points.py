@@ -1,8 +1,4 @@
-"""Every call of a port in every kind of publish, before and after its effect, as the moment of a `kill -9`.
-
-Of files that are called by the identifier each call is; of the others those that change something: who dies at another
-one leaves behind what who died after the last of those does.
-"""
+"""Every change that a publish of any kind makes as the moment of a `kill -9`; of one kind every call of a port."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ import pytest
 
 from sfn.domain.identifiers import Table
 from sfn.sfnfile.naming import ORDINAL, UUID
-from tests.simulation.script import ELSEWHERE, PLACE, KilledAt, Stage, named
+from tests.simulation.script import ELSEWHERE, PLACE, KilledAt, Stage, changes, named
 from tests.simulation.settings import Files, Setting
 
 Script = Callable[[Stage], Coroutine[Any, Any, None]]
@@ -111,10 +107,10 @@ OTHERWISE = {
         *(drop, purge, recreate_here, recreate_elsewhere),
     ],
 }
-CHANGES = {"write", "delete", "record_location", "allow_step", "settle_all"}
 CASES = [("identifier", script) for script in SCRIPTS] + [
     (naming, script) for naming, scripts in OTHERWISE.items() for script in scripts
 ]
+EACH_CALL = ("identifier", rename)
 
 
 def killed_at(number: int, script: Script, naming: str) -> tuple[list[str], list[tuple[str, str]]]:
@@ -144,11 +140,7 @@ def test_a_kill_at_any_call_is_mended(naming: str, script: Script, workers: Pool
     calls, bad = killed_at(0, script, naming)
     assert bad == []
     assert len(calls) >= 10
-    chosen = [
-        number
-        for number, call in enumerate(calls, start=1)
-        if naming == "identifier" or call.split(" ", 2)[1] in CHANGES
-    ]
+    chosen = range(1, len(calls) + 1) if (naming, script) == EACH_CALL else changes(calls)
     killed = workers.map(partial(killed_at, script=script, naming=naming), chosen, chunksize=1)
     for number, (seen, broken) in zip(chosen, killed, strict=True):
         assert len(seen) >= number
