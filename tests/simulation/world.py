@@ -164,7 +164,10 @@ class World:
         await self.rest(briefly=self.setting.briefly)
 
     async def rest(self, *, briefly: bool = False) -> None:
-        """Nothing happens any more: wait, and compare everything with the truth; three times, or but once."""
+        """Nothing happens any more: wait, and compare everything with the truth; three times, or but once.
+
+        A history in which something is wrong already ends with the first comparison.
+        """
         looks = (("rest", QUIET), ("refreshed", REFRESHED), ("expired", EXPIRED))
         for when, pause in looks[:1] if briefly else looks:
             await asyncio.sleep(pause)
@@ -172,6 +175,8 @@ class World:
                 if any(self._is_busy(service) for service in self.services):
                     await asyncio.sleep(1)
             self.check(when)
+            if self.checker.bad:
+                break
 
     def _is_busy(self, service: Service) -> bool:
         """Whether a publish is under way: what it has half written is not at rest."""
