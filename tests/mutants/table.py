@@ -14,13 +14,11 @@ LEASES = "tests/simulation/test_leases.py"
 EVENT_ONLY = "tests/simulation/test_event_only.py"
 PUBLISH_TOLD = "tests/unit/test_publish_event_only.py"
 ORDER = "tests/unit/test_publish_decide.py"
-BESIDE = "tests/unit/test_publish_decide.py"
 SWEEP = "tests/unit/test_worker_sweep.py"
 REFUSED = "tests/unit/test_publish_locations.py"
 QUIRKS = "tests/promises/test_store_quirks.py"
 TROUBLE = "tests/unit/test_worker.py"
 DENIALS = "tests/unit/test_storage_denials.py"
-WAITS = "tests/promises/test_inbox_claims.py"
 BRAKE = "tests/promises/test_inbox_drop_limit.py"
 DROP_LIMIT = "tests/simulation/test_drop_limit.py"
 REPORTED_BY_ALL = "tests/promises/test_inbox_reported_tables.py"
@@ -196,7 +194,7 @@ TABLE = (
     Mutant(
         "07-hint-of-another-catalog-silenced",
         7,
-        f"{BESIDE}::test_a_hint_that_a_live_file_of_somebody_elses_says_stays",
+        f"{ORDER}::test_a_hint_that_a_live_file_of_somebody_elses_says_stays",
         "assert line.hint() == said",
     ),
     Mutant(
@@ -484,7 +482,7 @@ TABLE = (
     Mutant(
         "11-given-up-is-not-late",
         11,
-        f"{WAITS}::test_dead_job_is_overdue_until_its_dead_letter_is_closed[asyncio-SQLite-exhausted]",
+        f"{CLAIMS}::test_dead_job_is_overdue_until_its_dead_letter_is_closed[asyncio-SQLite-exhausted]",
         'assert (await ground.inbox.stats()).oldest_due == {"prod": given_up}',
     ),
     *FACADES,

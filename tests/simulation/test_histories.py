@@ -50,9 +50,8 @@ def test_every_operation_happens(operation: str) -> None:
 
 def test_every_request_is_made_and_done() -> None:
     """Of clients behind gateways: there are tables that it can be made for."""
-    world = World(
-        FIRST, replace(KINDS["gateway"], operations=dict.fromkeys(PASSING, 1.0)), Faults(kill=0, stop=0, fail=0)
-    )
+    setting = replace(KINDS["gateway"], operations=dict.fromkeys(PASSING, 1.0))
+    world = World(FIRST, setting, Faults(kill=0, stop=0, fail=0))
     world.servers[0].fate = lambda _: Fate()
 
     async def history() -> None:

@@ -97,20 +97,13 @@ FILES: dict[str, Files] = {
     "ordinal": {"naming": ORDINAL},
     "uuid": {"naming": UUID, "branches": ("main", "r-*")},
 }
-OTHERWISE = {
-    "ordinal": [
-        *(create, three_commits, rename, relocate, drop, purge),
-        *(recreate_here, recreate_elsewhere, relocate_and_drop),
-    ],
-    "uuid": [
-        *(create, branch, unbranch_and_drop, rename, relocate),
-        *(drop, purge, recreate_here, recreate_elsewhere),
-    ],
+OF_ALL = [script for script in SCRIPTS if script not in {commit, relocate_and_drop}]
+NAMED = {
+    "identifier": SCRIPTS,
+    "ordinal": [three_commits, relocate_and_drop, *OF_ALL],
+    "uuid": [branch, unbranch_and_drop, *OF_ALL],
 }
-CASES = [("identifier", script) for script in SCRIPTS] + [
-    (naming, script) for naming, scripts in OTHERWISE.items() for script in scripts
-]
-EACH_CALL = ("identifier", rename)
+CASES = [(naming, script) for naming, scripts in NAMED.items() for script in scripts]
 
 
 def killed_at(number: int, script: Script, naming: str) -> tuple[list[str], list[tuple[str, str]]]:
@@ -140,7 +133,7 @@ def test_a_kill_at_any_call_is_mended(naming: str, script: Script, workers: Pool
     calls, bad = killed_at(0, script, naming)
     assert bad == []
     assert len(calls) >= 10
-    chosen = range(1, len(calls) + 1) if (naming, script) == EACH_CALL else changes(calls)
+    chosen = range(1, len(calls) + 1) if (naming, script) == ("identifier", rename) else changes(calls)
     killed = workers.map(partial(killed_at, script=script, naming=naming), chosen, chunksize=1)
     for number, (seen, broken) in zip(chosen, killed, strict=True):
         assert len(seen) >= number

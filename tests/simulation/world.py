@@ -164,10 +164,7 @@ class World:
         await self.rest(briefly=self.setting.briefly)
 
     async def rest(self, *, briefly: bool = False) -> None:
-        """Nothing happens any more: wait, and compare everything with the truth; three times, or but once.
-
-        A history in which something is wrong already ends with the first comparison.
-        """
+        """Nothing happens any more: compare everything with the truth three times, or once, or until it is wrong."""
         looks = (("rest", QUIET), ("refreshed", REFRESHED), ("expired", EXPIRED))
         for when, pause in looks[:1] if briefly else looks:
             await asyncio.sleep(pause)
