@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from multiprocessing import get_context
 from pathlib import Path
 
 import anyio
@@ -11,14 +10,10 @@ import anyio.to_thread
 import pytest
 
 from sfn.domain.jobs import StoredObject
-from tests.promises.processes import ended
 from tests.promises.stores import ADAPTERS, Ground, Opened
+from tests.support.processes import Fork
 
-PROCESSES, SWAPS = 8, 50
-
-# What the processes import takes longer than what they do: they are forked from one that has it.
-FORKED = get_context("forkserver")
-FORKED.set_forkserver_preload([__name__])
+PROCESSES, SWAPS = 8, 20
 
 
 @pytest.fixture(params=[name for name in ADAPTERS if name != "memory"])
@@ -45,13 +40,9 @@ def count_up(opened: Opened, key: str) -> None:
 @pytest.mark.slow
 async def test_concurrent_processes_lose_no_update(ground: Ground) -> None:
     assert isinstance(await ground.store.write(ground.key, b"0", None), StoredObject)
-    processes = [
-        FORKED.Process(target=count_up, args=(ground.elsewhere, ground.key), daemon=True) for _ in range(PROCESSES)
-    ]
+    processes = [Fork(count_up, ground.elsewhere, ground.key) for _ in range(PROCESSES)]
     for process in processes:
-        process.start()
-    for process in processes:
-        assert await anyio.to_thread.run_sync(ended, process) == 0
+        assert await anyio.to_thread.run_sync(process.wait, 60) == 0
     held = await ground.store.read(ground.key)
     assert held is not None
     assert int(held.body) == PROCESSES * SWAPS

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -69,11 +70,15 @@ _IMPORTED = [
     "sfn.cli.main",
     "sfn.reader.verify",
     "sfn.app.service",
+    "sfn.storage.azure",
+    "sfn.storage.gcs",
+    "sfn.storage.s3",
     "structlog",
     "uvloop",
     "xdist.plugin",
 ]
 _FORKS = multiprocessing.get_context("forkserver")
+# There is one server for all, and one list: nothing else may set it.
 _FORKS.set_forkserver_preload([*_IMPORTED, __name__, "tests.support.fork_server"])
 _ENDS = threading.Lock()
 """How a process ended can be read once, and whoever starts one reads it of all others."""
@@ -173,12 +178,65 @@ def command(
     """Be `sfn` with these arguments and nothing to read; what it says goes to files."""
     if folder:
         os.chdir(folder)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     into(output, errors)
-    own = os.environ  # noqa: TID251 - this process's
-    own.clear()
-    own.update(environment)
-    sys.argv = ["sfn", *arguments]
+    _be(["sfn", *arguments], environment)
     from sfn.cli.main import main  # noqa: PLC0415 - a fork that is no command has another one, or none
 
     main()
+
+
+def module(log: Path, line: Sequence[str], environment: Mapping[str, str], source: Path | None) -> None:
+    """Be `python -m` with a module of `sfn` or of the tests, its arguments, and nothing to read.
+
+    Args:
+        log: file for the output, which is appended.
+        line: the module and its arguments.
+        source: where `sfn` is imported from; None for the installed one.
+    """
+    into(log, log)
+    _be(line, environment)
+    if source:
+        sys.path.insert(0, str(source))
+        for name in [name for name in sys.modules if name.partition(".")[0] in {"sfn", "tests"}]:
+            del sys.modules[name]
+    runpy.run_module(line[0], run_name="__main__")
+
+
+class ForkedModule:
+    """A fork in place of `python -m`, with what tests use of `GuardedProcess`.
+
+    Args:
+        line: as of `module`, like the other ones.
+    """
+
+    def __init__(self, line: Sequence[str], *, env: Mapping[str, str], log: Path, source: Path | None = None) -> None:
+        self._fork = Fork(module, log, list(line), dict(env), source)
+        self.pid = self._fork.pid
+
+    def status(self) -> int | None:
+        """Return the exit status, None while it runs."""
+        return self._fork.poll()
+
+    def terminate(self, patience: float) -> int:
+        """Terminate it; its exit status, or -1 if it had to be killed after so many seconds."""
+        self._fork.terminate()
+        try:
+            return self._fork.wait(patience)
+        except subprocess.TimeoutExpired:
+            return -1
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """Kill it, and wait for its end."""
+        self._fork.kill()
+        self._fork.wait()
+
+
+def _be(line: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Have nothing to read, these arguments, and this environment."""
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    own = os.environ  # noqa: TID251 - this process's
+    own.clear()
+    own.update(environment)
+    sys.argv = list(line)
