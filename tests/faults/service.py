@@ -22,6 +22,7 @@ import sfn
 from sfn.demo.environment import GuardedProcess
 from tests.faults.lake import NAMESPACE, Lake
 from tests.servers.process import child_with
+from tests.support.processes import ForkedModule
 
 TOKEN = "a-sender-of-the-tests"  # noqa: S105 - it opens nothing
 OPERATOR = "an-operator-of-the-tests"
@@ -83,6 +84,7 @@ class Setting:
         module: what is started with `python -m`, with the arguments of `sfn`; a word of its own may stand before them.
         source: where `sfn` is imported from, None for the installed one.
         launcher: a command that starts the command that follows it.
+        is_fork: fork a process that has imported everything, unless there is a launcher. That saves the imports.
         inbox: the inbox's file, None for one in the folder.
         url: the inbox's, if it is no file.
         lease: how long a claim lasts unless it is renewed.
@@ -101,6 +103,7 @@ class Setting:
     module: str = "sfn"
     source: Path | None = None
     launcher: Sequence[str] = ()
+    is_fork: bool = True
     inbox: Path | None = None
     url: str = ""
     lease: str = "30s"
@@ -148,7 +151,7 @@ class Service:
 
     setting: Setting
     log: Path
-    process: GuardedProcess
+    process: GuardedProcess | ForkedModule
     session: aiohttp.ClientSession
     url: str = ""
     _from: int = field(default=0)
@@ -196,6 +199,8 @@ class Service:
 
     def child(self) -> psutil.Process:
         """The process itself, for what nobody else does to it."""
+        if isinstance(self.process, ForkedModule):
+            return psutil.Process(self.process.pid)
         return child_with(str(self.setting.folder / "sfn.toml"))
 
     def told(self, outcome: str) -> int:
@@ -222,18 +227,16 @@ def started(setting: Setting, session: aiohttp.ClientSession) -> Iterator[Servic
     """A process that may not be ready yet, killed in the end if it still runs."""
     configuration = setting.write()
     log = setting.folder / "service.log"
-    offset = log.stat().st_size if log.is_file() else 0
-    command: list[str | Path] = [
-        *setting.launcher,
-        sys.executable,
-        "-m",
-        *setting.module.split(),
-        "serve",
-        *(["--roles", setting.roles] if setting.roles else []),
-        "--config",
-        configuration,
-    ]
-    process = GuardedProcess(command, env=_environment(setting.source), log=log)
+    log.touch()
+    offset = log.stat().st_size
+    roles = ["--roles", setting.roles] if setting.roles else []
+    line = [*setting.module.split(), "serve", *roles, "--config", str(configuration)]
+    environment = _environment(setting.source)
+    process: GuardedProcess | ForkedModule
+    if setting.is_fork and not setting.launcher:
+        process = ForkedModule(line, env=environment, log=log, source=setting.source)
+    else:
+        process = GuardedProcess([*setting.launcher, sys.executable, "-m", *line], env=environment, log=log)
     try:
         yield Service(setting, log, process, session, _from=offset)
     finally:

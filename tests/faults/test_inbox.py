@@ -178,7 +178,8 @@ async def test_the_first_publishes_of_a_process_without_descriptors_are_only_lat
     for name in TABLES:
         lake.create(name)
     more = EVENT_ONLY.format(prefix=lake.warehouse.as_uri())
-    setting = Setting(tmp_path / "sfn", lake.uri, lake.warehouse, sender=BOTH, more=more)
+    # What a fork has imported already could not be cut short.
+    setting = Setting(tmp_path / "sfn", lake.uri, lake.warehouse, is_fork=False, sender=BOTH, more=more)
     async with serving(lake), running(setting) as service:
         # The connection that the events come by is kept.
         assert await service.get("/livez") == 200
