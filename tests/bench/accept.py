@@ -184,6 +184,7 @@ def loaded(server: str, extent: Extent, warehouse: Path, size: int = 1) -> list[
     return [
         load(server, seconds, series=series, warehouse=warehouse, size=size)
         for series, seconds in enumerate((extent.warm_up, extent.seconds))
+        if seconds
     ]
 
 

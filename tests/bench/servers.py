@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMappi
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import NAMESPACE_URL, uuid5
 
 import psutil
@@ -31,6 +31,7 @@ from sfn.demo.environment import GuardedProcess
 from tests.bench.clients import TOKEN, Wire, wire
 from tests.bench.record import ROOT, Unmeasured
 from tests.servers.process import child_with, free_port
+from tests.support.processes import ForkedModule
 
 PATH: Final = "/v1/events"
 CATALOG: Final = "lake"
@@ -84,6 +85,10 @@ FIRST_VERSION: Final = 100_000
 _LOG_KEPT: Final = 100
 """Entries of a metadata log, which is full from the beginning (Iceberg's `write.metadata.previous-versions-max`)."""
 
+are_forks = False
+"""Processes are forks of one that has imported everything: for tests of the benchmarks, which need no true figures."""
+
+Process: TypeAlias = GuardedProcess | ForkedModule
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
@@ -161,7 +166,7 @@ def service(setting: Setting) -> Iterator[Service]:
     command = [*setting.launcher, sys.executable, "-m", "sfn", "serve", "--config", str(setting.write())]
     with launched(command, log) as started:
         _started(lambda: bool(records(log, "ready")), started, log)
-        process = _itself(setting)
+        process = _itself(setting, started)
         try:
             yield Service(records(log, "listening")[0]["url"], process, log)
             process.terminate()
@@ -171,8 +176,10 @@ def service(setting: Setting) -> Iterator[Service]:
                 process.kill()
 
 
-def _itself(setting: Setting) -> psutil.Process:
+def _itself(setting: Setting, started: Process) -> psutil.Process:
     """The one that has the inbox: what was started may be its launcher, which a signal would end alone."""
+    if isinstance(started, ForkedModule):
+        return psutil.Process(started.pid)
     if not setting.url:
         return psutil.Process(int(setting.inbox.with_name("inbox.db.lock").read_text()))
     return child_with(str(setting.folder / "sfn.toml"))
@@ -222,21 +229,30 @@ def records(log: Path, event: str | None = None) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def launched(command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None) -> Iterator[GuardedProcess]:
-    """A process of the tests' own, killed in the end; what it prints goes into its log."""
+def launched(command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None) -> Iterator[Process]:
+    """A process of the tests' own, killed in the end; what it prints goes into its log.
+
+    It is a fork where `are_forks` says so, and runs a Python module.
+    """
     log.unlink(missing_ok=True)
     # Unmeasured by coverage, and configured by nothing but what is written here.
     others = ("SFN_", "COVERAGE_")
     ours = {name: value for name, value in os.environ.items() if not name.startswith(others)}  # noqa: TID251 - a child's
     paths = os.pathsep.join(path for path in (str(ROOT), ours.get("PYTHONPATH")) if path)
-    process = GuardedProcess(command, env={**ours, "PYTHONPATH": paths, **(environ or {})}, log=log)
+    environment = {**ours, "PYTHONPATH": paths, **(environ or {})}
+    process: Process
+    if are_forks and command[:2] == [sys.executable, "-m"]:
+        log.touch()
+        process = ForkedModule(command[2:], env=environment, log=log)
+    else:
+        process = GuardedProcess(command, env=environment, log=log)
     try:
         yield process
     finally:
         process.kill()
 
 
-def started_at(port: int, started: GuardedProcess, log: Path) -> None:
+def started_at(port: int, started: Process, log: Path) -> None:
     """Wait until a process listens.
 
     Raises:
@@ -245,7 +261,7 @@ def started_at(port: int, started: GuardedProcess, log: Path) -> None:
     _started(lambda: _listens(port), started, log)
 
 
-def _started(holds: Callable[[], bool], process: GuardedProcess, log: Path) -> None:
+def _started(holds: Callable[[], bool], process: Process, log: Path) -> None:
     give_up_at = time.monotonic() + _WITHIN
     while not holds():
         if process.status() is not None or time.monotonic() > give_up_at:
@@ -253,7 +269,7 @@ def _started(holds: Callable[[], bool], process: GuardedProcess, log: Path) -> N
         time.sleep(_TICK)
 
 
-def _ended(process: GuardedProcess, log: Path) -> None:
+def _ended(process: Process, log: Path) -> None:
     give_up_at = time.monotonic() + _WITHIN
     while process.status() is None and time.monotonic() < give_up_at:
         time.sleep(_TICK)

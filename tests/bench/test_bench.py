@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import accept, backlog, freshness, gateway, publish, readers, soak, stores
+from tests.bench import accept, backlog, freshness, gateway, publish, readers, servers, soak, stores
 from tests.bench.clients import Answers, installed, load
 from tests.bench.record import ROOT, Figure, Goal, Record, Run, Unmeasured
 from tests.bench.servers import uvicorn
@@ -36,6 +36,12 @@ def needs(program: str) -> None:
         pytest.skip(str(error))
 
 
+@pytest.fixture(name="_forks")
+def fixture_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start no interpreters where what they take is not the question."""
+    monkeypatch.setattr(servers, "are_forks", True)
+
+
 def quiet(_: str) -> None:
     """Print no progress."""
 
@@ -53,10 +59,11 @@ def check(figures: Sequence[Figure], names: set[str]) -> None:
         assert not one.met
 
 
+@pytest.mark.usefixtures("_forks")
 def test_accept(tmp_path: Path) -> None:
     needs("wrk")
     # Where other tests run beside it, 64 requests of 100 events may take more than a second.
-    figures = accept.measure(accept.Extent(runs=1, seconds=2, warm_up=1), tmp_path, quiet)
+    figures = accept.measure(accept.Extent(runs=1, seconds=2, warm_up=0), tmp_path, quiet)
     beside = {"accept_vs_fastapi", "accept_vs_fastapi_reading", "accept_vs_raw_asgi"}
     check(figures, {*beside, "accept_while_publishing", "accept_batches"})
     # What was acknowledged and is not there would have been noticed.
@@ -65,6 +72,7 @@ def test_accept(tmp_path: Path) -> None:
         accept.check_taken(taken, [Answers(1_000_000, 1.0, 1.0, 1.0)])
 
 
+@pytest.mark.usefixtures("_forks")
 def test_postgres(tmp_path: Path) -> None:
     needs("wrk")
     found("SFN_POSTGRES")
@@ -72,6 +80,7 @@ def test_postgres(tmp_path: Path) -> None:
     check(figures, {"postgres_accept_vs_sqlite", "postgres_accept_two_replicas"})
 
 
+@pytest.mark.usefixtures("_forks")
 def test_freshness(tmp_path: Path) -> None:
     figures = freshness.measure(freshness.Extent(runs=1, commits=4), tmp_path, quiet)
     check(figures, {"commit_to_file_p50", "commit_to_file_p99"})
@@ -84,17 +93,20 @@ def test_fsyncs(tmp_path: Path) -> None:
     assert not one.met
 
 
+@pytest.mark.usefixtures("_forks")
 def test_burst(tmp_path: Path) -> None:
     [one] = publish.measure_burst(1_000, tmp_path, quiet)
     check([one], {"burst_publishes"})
 
 
+@pytest.mark.usefixtures("_forks")
 def test_coalescing(tmp_path: Path) -> None:
     [one] = publish.measure_coalescing(20, tmp_path, quiet)
     assert one.value == 1
     assert not one.met
 
 
+@pytest.mark.usefixtures("_forks")
 def test_backlog(tmp_path: Path) -> None:
     figures = backlog.measure(250, tmp_path, quiet)
     assert [one.name for one in figures] == [
@@ -110,6 +122,7 @@ def test_publish(tmp_path: Path) -> None:
     check(publish.measure(1, tmp_path, quiet), {"ordinal_publish_p50", "ordinal_publish_requests"})
 
 
+@pytest.mark.usefixtures("_forks")
 def test_gateway(tmp_path: Path) -> None:
     needs("wrk")
     needs("nginx")
@@ -118,6 +131,7 @@ def test_gateway(tmp_path: Path) -> None:
     check(figures, {"gateway_commit_p50_vs_direct", "gateway_get_vs_nginx", "gateway_get_vs_nginx_static"})
 
 
+@pytest.mark.usefixtures("_forks")
 def test_facade(tmp_path: Path) -> None:
     needs("wrk")
     check(readers.measure_facade(readers.Extent(runs=1, seconds=1), tmp_path, quiet), {"facade_304_vs_fastapi"})
@@ -139,10 +153,10 @@ def test_a_publish_that_fails_ends_the_measurement(tmp_path: Path, monkeypatch: 
 
 def test_the_command_measures_and_keeps_the_figures(tmp_path: Path) -> None:
     record = tmp_path / "bench.json"
-    command = [sys.executable, "-m", "tests.bench", "coalescing", "--events", "50", "--record", str(record)]
+    command = [sys.executable, "-m", "tests.bench", "resolve", "--resolve-runs", "1", "--record", str(record)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    assert [one["name"] for one in json.loads(record.read_text())] == ["coalesced_writes"]
+    assert [one["name"] for one in json.loads(record.read_text())] == ["resolve_vs_by_hand", "resolve_first_vs_by_hand"]
 
 
 def test_filling(tmp_path: Path) -> None:
@@ -154,6 +168,7 @@ def test_resolve(tmp_path: Path) -> None:
     check(readers.measure_resolve(1, tmp_path, quiet), {"resolve_vs_by_hand", "resolve_first_vs_by_hand"})
 
 
+@pytest.mark.usefixtures("_forks")
 def test_soak(tmp_path: Path) -> None:
     assert {one.name for one in soak.measure(3, tmp_path, quiet)} == {"rss_slope", "wal_most", "database_slope"}
 

@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz.fuzzer TARGET SECONDS FOLDER`: the fuzzer itself, and what can be fuzzed.
+"""`python -m tests.fuzz.fuzzer TARGET SECONDS RUNS FOLDER`: the fuzzer itself, and what can be fuzzed.
 
 It ends its process as it likes. Nothing of the service is imported here: a target's code is watched from its import on.
 """
@@ -78,7 +78,7 @@ def main() -> None:
     """Fuzz; the process ends with 0 where nothing was found."""
     import atheris  # noqa: PLC0415 - it is for Linux only, and `python -m tests.fuzz` says so where it is missing
 
-    name, seconds, found = sys.argv[1:]
+    name, seconds, runs, found = sys.argv[1:]
     target = {**TARGETS, **PLANTED}[name]
     with atheris.instrument_imports(include=list(target.watched)):
         loaded = Loaded.of(target)
@@ -91,6 +91,7 @@ def main() -> None:
         (given / f"{index:04}").write_bytes(seed)
     options = {
         "max_total_time": seconds,
+        "runs": runs,
         "max_len": target.longest,
         "rss_limit_mb": target.memory,
         "timeout": _SLOW,
