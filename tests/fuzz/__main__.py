@@ -1,6 +1,7 @@
 """`python -m tests.fuzz [--seconds N] [--runs N] [--folder FOLDER] [TARGET …]`: fuzz all targets or these.
 
-It ends with 1 if one breaks. What breaks a target lies in `build/fuzz/TARGET`, and what reached new lines too: the next run begins with it.
+It ends with 1 if one breaks. What breaks a target lies in `build/fuzz/TARGET`, and what reached new lines too: the next
+run begins with it.
 """
 
 from __future__ import annotations
