@@ -149,14 +149,9 @@ def catalog(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """The command on any free port; it is interrupted in the end, and must end well."""
     found = runtime()
     told = {"SFN_JAVA": str(found.java), "SFN_JARS": str(found.jars)}
-    running = subprocess.Popen(
-        [sys.executable, SERVE, folder, "0"],
-        env={**os.environ, **told},  # noqa: TID251 - a child's
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command, pipe = [sys.executable, str(SERVE), str(folder), "0"], subprocess.PIPE
+    surroundings = {**os.environ, **told}  # noqa: TID251 - a child's
+    running = subprocess.Popen(command, env=surroundings, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     with running:
         try:
             yield running

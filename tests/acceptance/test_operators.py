@@ -68,11 +68,8 @@ async def test_an_event_can_be_waited_for(here: Place) -> None:
     assert here.lake.published("awaited") == pointer
     file = here.block("obstructed")
     refused = await here.sfn("notify", "sales.obstructed", "--wait", "--timeout", "30s")
-    assert (refused.status, ", foreign-file: " in refused.out, "  → move the file away" in refused.out) == (
-        1,
-        True,
-        True,
-    )
+    assert refused.status == 1
+    assert all(part in refused.out for part in (", foreign-file: ", "  → move the file away"))
     exact = (await here.sfn("notify", "sales.obstructed", "--wait", "--json")).json
     assert (exact["accepted"], exact["tables"][0]["outcome"]) == (1, "dead-letter")
     file.unlink()
@@ -284,10 +281,7 @@ async def test_several_catalogs_are_not_guessed(tmp_path: Path) -> None:
     second = f"[catalogs.dev]\nuri = 'http://127.0.0.1:1'\n[stores.other]\nprefix = '{tmp_path}/other'\n"
     async with place(tmp_path, more=second) as here:
         told = await here.sfn("status", "sales.orders")
-        assert (told.status, told.err) == (
-            2,
-            "--catalog: expected one of prod, dev, found none\n",
-        )
+        assert (told.status, told.err) == (2, "--catalog: expected one of prod, dev, found none\n")
 
 
 async def test_what_the_brake_holds_is_looked_at_and_released(tmp_path: Path) -> None:

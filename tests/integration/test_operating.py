@@ -80,9 +80,8 @@ async def test_files_under_an_old_catalog_id_are_adopted(world: Lake) -> None:
         await daemon.tell("orders")
         await world.until_published("orders")
         (reached,) = daemon.records("catalog reached")
-    configuration.write_text(
-        configuration.read_text().replace("[catalogs.prod]", '[catalogs.prod]\ncatalog_id = "new"')
-    )
+    text = configuration.read_text()
+    configuration.write_text(text.replace("[catalogs.prod]", '[catalogs.prod]\ncatalog_id = "new"'))
     async with serving(configuration) as daemon:
         world.commit("orders")
         await daemon.tell("orders")
@@ -181,15 +180,8 @@ class Ground:
 
     async def start(self, name: str, roles: str, sweep: str = "off") -> Service:
         """A process that is ready."""
-        setting = Setting(
-            self.folder / name,
-            self.lake.uri,
-            self.lake.warehouse,
-            url=self.dsn,
-            roles=roles,
-            sweep=sweep,
-            lease=f"{LEASE:g}s",
-        )
+        own = self.folder / name, self.lake.uri, self.lake.warehouse
+        setting = Setting(*own, url=self.dsn, roles=roles, sweep=sweep, lease=f"{LEASE:g}s")
         service = self.stack.enter_context(started(setting, self.session))
         await service.ready()
         return service
@@ -298,7 +290,7 @@ async def is_sweeping(service: Service) -> bool:
     return catalog["sweep"] is not None and catalog["sweep"]["state"] == "running"
 
 
-TABLES, REPORTED, DROPPED = 500, 100, 3
+TABLES, REPORTED, DROPPED = 120, 100, 3
 SWEEPS = 3
 MOST = 10
 MINUTES = 120.0
@@ -308,7 +300,7 @@ Record = Callable[[str, object], None]
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A service that has published 500 tables and was stopped: the same one for every test.
+    """A service that has published 120 tables and was stopped: the same one for every test.
 
     Attributes:
         kept: its folder as it was left.

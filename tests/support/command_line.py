@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import Any
 
 import anyio.to_thread
 
-from tests.support.processes import command, is_measured, status_of, until
+from tests.support.processes import Fork, Running, command, is_measured, status_of, until
 from tests.support.service import Daemon, Lake, configure, lake, serving
 
 SFN = Path(sys.executable).with_name("sfn")
@@ -100,25 +101,28 @@ async def place(folder: Path, catalog: str = "", more: str = "", lag: str = "0")
             yield Place(made, daemon, configuration)
 
 
-def forked(*arguments: str, environ: Mapping[str, str] | None = None, folder: Path | None = None) -> Done:
-    """Run a command without a terminal, in a fork of a process that has imported everything: most of its time is saved.
+def forked(
+    *arguments: str, environ: Mapping[str, str] | None = None, folder: Path | None = None, source: str = os.devnull
+) -> Done:
+    """Run a command in a fork of a process that has imported everything: most of its time is saved.
 
     Args:
         folder: the working directory.
+        source: what the command reads from.
     """
     surroundings = _surroundings(arguments, environ or {})
     if is_measured(surroundings):
-        return _ran(arguments, surroundings, subprocess.DEVNULL, folder)
+        return _ran(arguments, surroundings, source, folder)
     with tempfile.TemporaryDirectory() as name:
         out, err = Path(name, "out"), Path(name, "err")
-        status = status_of(command, out, err, arguments, surroundings, folder, within=PATIENCE)
+        status = status_of(command, out, err, arguments, surroundings, folder, source, within=PATIENCE)
         assert status is not None, f"it takes longer than {PATIENCE:g} s: {arguments}"
         return Done(status, out.read_text(), err.read_text())
 
 
 def executed(*arguments: str, environ: Mapping[str, str] | None = None) -> Done:
     """Run the installed command, as users do, without a terminal."""
-    return _ran(arguments, _surroundings(arguments, environ or {}), subprocess.DEVNULL)
+    return _ran(arguments, _surroundings(arguments, environ or {}))
 
 
 async def sfn(*arguments: str, environ: Mapping[str, str] | None = None) -> Done:
@@ -130,13 +134,8 @@ async def interrupted(said: str, *arguments: str) -> Done:
     """Run a command and press Ctrl-C once its standard output or standard error has said something."""
 
     def run() -> Done:
-        with subprocess.Popen(
-            [SFN, *arguments],
-            env=_surroundings(arguments, {}),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as process:
+        environment, pipe, same = _surroundings(arguments, {}), subprocess.PIPE, subprocess.STDOUT
+        with subprocess.Popen([SFN, *arguments], env=environment, stdout=pipe, stderr=same, text=True) as process:
             shown = ""
             while said not in shown and process.stdout is not None and (line := process.stdout.readline()):
                 shown += line
@@ -154,7 +153,7 @@ async def answered(said: str, *arguments: str) -> Done:
         ours, theirs = pty.openpty()
         try:
             os.write(ours, f"{said}\n".encode())
-            return _ran(arguments, _surroundings(arguments, {}), theirs)
+            return forked(*arguments, source=os.ttyname(theirs))
         finally:
             os.close(ours)
             os.close(theirs)
@@ -168,28 +167,36 @@ async def on_terminal(*arguments: str) -> str:
     def run() -> str:
         ours, theirs = pty.openpty()
         surroundings = _surroundings(arguments, {"COLUMNS": "100", "TERM": "xterm-256color"})
-        with subprocess.Popen([SFN, *arguments], env=surroundings, stdin=theirs, stdout=theirs, stderr=theirs):
+        process: Running
+        if is_measured(surroundings):
+            process = subprocess.Popen([SFN, *arguments], env=surroundings, stdin=theirs, stdout=theirs, stderr=theirs)
+        else:
+            terminal = os.ttyname(theirs)
+            process = Fork(command, Path(terminal), Path(terminal), arguments, surroundings, None, terminal)
+
+        def close() -> None:
+            process.wait()
             os.close(theirs)
-            shown = bytearray()
-            while part := _read(ours):
-                shown += part
+
+        # The terminal ends once no process has it open. The fork opens it late.
+        watcher = threading.Thread(target=close)
+        watcher.start()
+        shown = bytearray()
+        while part := _read(ours):
+            shown += part
+        watcher.join()
         os.close(ours)
         return shown.decode()
 
     return await anyio.to_thread.run_sync(run)
 
 
-def _ran(arguments: tuple[str, ...], surroundings: Mapping[str, str], stdin: int, folder: Path | None = None) -> Done:
-    done = subprocess.run(
-        [SFN, *arguments],
-        env=surroundings,
-        cwd=folder,
-        stdin=stdin,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+def _ran(
+    arguments: tuple[str, ...], surroundings: Mapping[str, str], source: str = os.devnull, folder: Path | None = None
+) -> Done:
+    with Path(source).open("rb", buffering=0) as stdin:
+        how: dict[str, Any] = {"env": surroundings, "cwd": folder, "stdin": stdin, "timeout": PATIENCE}
+        done = subprocess.run([SFN, *arguments], capture_output=True, text=True, check=False, **how)
     return Done(done.returncode, done.stdout, done.stderr)
 
 

@@ -56,14 +56,19 @@ _IMPORTED = [
     "anyio._backends._asyncio",
     "anyio.pytest_plugin",
     "asyncpg",
+    "h11",
+    "httpcore",
     "httptools",
     "httpx",
     "hypothesis.stateful",
     "msgspec",
     "prometheus_client",
+    "pydantic.v1",
     "pyiceberg.catalog.rest",
     "pytest",
     "sfn.cli",
+    "sfn.cli.client",
+    "sfn.cli.run_checks",
     "sfn.cli.status",
     "sfn.cli.table",
     "sfn.cli.sweep",
@@ -173,13 +178,21 @@ def status_of(target: Callable[..., None], *arguments: object, within: float) ->
 
 
 def command(
-    output: Path, errors: Path, arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
+    output: Path,
+    errors: Path,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path | None = None,
+    source: str = os.devnull,
 ) -> None:
-    """Be `sfn` with these arguments and nothing to read; what it says goes to files."""
+    """Be `sfn` with these arguments, which reads from `source`; what it says goes to files, or to a terminal."""
     if folder:
         os.chdir(folder)
     into(output, errors)
     _be(["sfn", *arguments], environment)
+    os.dup2(os.open(source, os.O_RDONLY), 0)
+    # A fork's own has been replaced by one that is always empty.
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - it lives as long as the process
     from sfn.cli.main import main  # noqa: PLC0415 - a fork that is no command has another one, or none
 
     main()
