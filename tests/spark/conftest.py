@@ -47,8 +47,9 @@ def fixture_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCa
 @pytest.fixture(name="spark", scope="session")
 def fixture_spark(catalog: RestCatalogServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One session for all tests of a process: a test has tables, and a namespace, of its own."""
-    from tests.spark.session import spark_session, spark_settings  # noqa: PLC0415 - where PySpark is missing this file is read all the same
+    from tests.spark.session import SMALL_TABLES, spark_session, spark_settings, warm_python  # noqa: PLC0415 - PySpark may be missing
 
     folder = tmp_path_factory.mktemp("spark")
-    with spark_session(folder, spark_settings(folder, catalog.uri)) as session:
+    options = {**spark_settings(folder, catalog.uri), **SMALL_TABLES}
+    with spark_session(folder, options, warm_python(folder)) as session:
         yield session

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from sfn.app.endpoints import FacadeFolders
 from sfn.app.standalone import EmbeddedFacade
+from tests.support.pages import ROOT
 from tests.support.programs import CACHES, found
 
 FACADE_URI, FACADE_TOKEN = "spark.sfn.facade.uri", "spark.sfn.facade.token"
@@ -37,6 +38,30 @@ _JAVA_SCRIPT: Final = """\
 for one in "$@"; do shift; [ "$one" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$one"; done
 exec "{java}" "$@"
 """
+# Spark puts an archive of PySpark first in the path, which has no compiled modules: each daemon would compile them.
+# Each worker of Spark's own daemon would import PyIceberg, which takes a second.
+_PYTHON_SCRIPT: Final = """\
+#!/bin/sh
+export PYTHONPATH="{root}:${{PYTHONPATH#*/pyspark.zip:}}"
+[ "$2" != pyspark.daemon ] || {{ shift 2; set -- -m tests.spark.daemon "$@"; }}
+exec "{python}" "$@"
+"""
+INTERPRETED: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""Settings of a session for tables of a handful of rows, which are read sooner than code for them is compiled."""
+SMALL_TABLES: Final = {
+    **INTERPRETED,
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # Spark keeps the plans of the last 1,000 queries.
+    "spark.sql.ui.retainedExecutions": "1",
+    "spark.ui.retainedJobs": "1",
+    "spark.ui.retainedStages": "1",
+}
+"""The same, with settings that only a new JVM takes."""
 # Variables that point to another Spark, its settings and its arguments.
 _FOREIGN: Final = ("HADOOP_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_LOCAL_DIRS")
 
@@ -73,17 +98,18 @@ def spark_settings(folder: Path, catalog: str) -> Mapping[str, str]:
 
 
 @contextmanager
-def spark_session(folder: Path, options: Mapping[str, str]) -> Iterator[SparkSession]:
+def spark_session(folder: Path, options: Mapping[str, str], python: str = sys.executable) -> Iterator[SparkSession]:
     """A session in a JVM of its own, which is gone with all its threads and sockets afterwards.
 
     Args:
         folder: gets the JVM's log, `spark.log`, and Spark's own files.
         options: the settings of the session.
+        python: starts Spark's workers.
     """
     conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
-    with _gateway(folder, conf) as gateway:
+    with _gateway(folder, conf, python) as gateway:
         with pytest.MonkeyPatch.context() as changed:
-            changed.setenv("PYSPARK_PYTHON", sys.executable)
+            changed.setenv("PYSPARK_PYTHON", python)
             session = SparkSession(SparkContext(conf=conf, gateway=gateway))
         try:
             yield session
@@ -91,12 +117,25 @@ def spark_session(folder: Path, options: Mapping[str, str]) -> Iterator[SparkSes
             session.stop()
 
 
+def warm_python(folder: Path) -> str:
+    """Return a Python whose Spark workers are forks of a process that has imported what they need.
+
+    Args:
+        folder: gets the `python`.
+    """
+    script = folder / "python"
+    script.write_text(_PYTHON_SCRIPT.format(root=ROOT, python=sys.executable))
+    script.chmod(0o755)
+    return str(script)
+
+
 @contextmanager
-def spark_environment(folder: Path) -> Iterator[None]:
+def spark_environment(folder: Path, python: str = sys.executable) -> Iterator[None]:
     """What a Spark that is started meanwhile finds in its environment: our Java, and nothing of another Spark's.
 
     Args:
         folder: gets a `java`.
+        python: starts Spark's workers.
     """
     java = folder / "java" / "bin" / "java"
     java.parent.mkdir(parents=True)
@@ -106,17 +145,17 @@ def spark_environment(folder: Path) -> Iterator[None]:
         for name in _FOREIGN:
             changed.delenv(name, raising=False)
         changed.setenv("JAVA_HOME", str(java.parents[1]))
-        changed.setenv("PYSPARK_PYTHON", sys.executable)  # for what it asks of Python by itself
+        changed.setenv("PYSPARK_PYTHON", python)  # for what it asks of Python by itself
         changed.setenv("SPARK_LAUNCHER_OPTS", " ".join(JVM_OPTIONS))
         changed.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         yield
 
 
 @contextmanager
-def _gateway(folder: Path, conf: SparkConf) -> Iterator[Any]:
+def _gateway(folder: Path, conf: SparkConf, python: str) -> Iterator[Any]:
     """The JVM that a session is to live in, and the way to it."""
     launch: Callable[..., Any] = launch_gateway  # it has no types
-    with (folder / "spark.log").open("wb") as log, spark_environment(folder):
+    with (folder / "spark.log").open("wb") as log, spark_environment(folder, python):
         gateway = launch(conf, {"stdout": log, "stderr": log})
     try:
         yield gateway

@@ -18,17 +18,14 @@ from pyspark.sql.types import VariantVal
 from sfn.sfnfile.document import Document, render, render_ordinal
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, FileLayout, FileOwner, Naming
+from tests.spark.session import INTERPRETED
 
 REST, HADOOP = "lake", "folders"
 """The real REST catalog, and one that is nothing but folders, whose identifiers may be odd."""
 NAMESPACE: Final = "matrix"
 _WRITER_SETTINGS: Final = {
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
-    # Tables of a handful of rows: compiling a plan would take longer than running it.
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.shuffle.partitions": "1",
+    **INTERPRETED,
 }
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 COLUMNS: Final = "id INT, item STRING"

@@ -21,6 +21,7 @@ from pyspark.sql import Row as SparkRow
 from sfn.demo.demo import Narrator
 from sfn.demo.environment import RestCatalogServer, RunningService, running_service
 from sfn.errors import SfnError
+from tests.spark.session import INTERPRETED
 
 Row: TypeAlias = tuple[object, ...]
 NAMESPACE: Final = "tour"
@@ -29,11 +30,7 @@ LAKE, GATED, SFN, FOLDERS = "lake", "gated", "sfn", "folders"
 
 _SETTINGS: Final = {
     "spark.sql.sources.partitionOverwriteMode": "static",
-    # Tables of a handful of rows: compiling a plan would take longer than running it.
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.shuffle.partitions": "1",
+    **INTERPRETED,
 }
 WIDTH: Final = 100
 _CELL: Final = 80
