@@ -12,7 +12,8 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from tests.spark.differential.comparison import Report, compare_in_batches, compare_table, spark_for_small_tables
+from tests.spark.differential.batches import Report, compare_in_batches
+from tests.spark.differential.comparison import compare_seeds, compare_table, spark_for_small_tables
 
 
 def main() -> int:
@@ -46,7 +47,7 @@ def _many(seeds: Sequence[int], processes: int) -> int:
         if len(reports) % 100 == 0:
             print(f"{len(reports)} of {len(seeds)}, {_bad(reports)}", file=sys.stderr, flush=True)
 
-    compare_in_batches(seeds, processes, add)
+    compare_in_batches(seeds, processes, add, compare_seeds)
     counts = sum((report.counts for report in reports), Counter[str]())
     print(f"{len(reports)} tables in {time.perf_counter() - began:.0f} s: {_bad(reports)}")
     print(", ".join(f"{what} {count}" for what, count in sorted(counts.items())))

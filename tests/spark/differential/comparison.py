@@ -6,11 +6,9 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial, reduce
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
@@ -31,9 +29,10 @@ import sfn.spark
 from sfn.errors import NotSupported, SfnError
 from sfn.sfnfile.document import render
 from sfn.sfnfile.naming import MAIN_BRANCH
+from tests.spark.differential.batches import Report
 from tests.spark.differential.tables import DANGLING_BRANCH, OTHER, TAG, Maker, OddTable
 from tests.spark.differential.values import Filter, from_arrow, from_json, some_filter
-from tests.spark.session import changed_settings, spark_session, spark_settings
+from tests.spark.session import SMALL_TABLES, spark_session, spark_settings
 from tests.spark.tables import read_rows
 from tests.support.table_directory import Directory
 
@@ -51,42 +50,8 @@ KNOWN = ["Type not recognized: decimal_", "ResidualEvaluator$ResidualVisitor.sta
 `not in` with texts, in an `or` with another column, for a file of which the partition is NULL."""
 PLAIN = ("equality deletes", "a partition by values of type fixed")
 """What `sfn.read` refuses."""
-INTERPRETED: Final = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-"""Small tables are read sooner than code for them is compiled."""
-_SESSION: Final = {
-    # There is one process per processor.
-    "spark.master": "local[1]",
-    "spark.sql.shuffle.partitions": "1",
-    # Spark keeps the plans of the last 1,000 queries, and each query here has the plans of six reads.
-    "spark.sql.ui.retainedExecutions": "1",
-    "spark.ui.retainedJobs": "1",
-    "spark.ui.retainedStages": "1",
-    "spark.python.sql.dataFrameDebugging.enabled": "false",
-}
-_BATCH_SIZE: Final = 500
-"""Tables per session, so that the memory of a session is bounded."""
 _LAST_LINES: Final = 15
 """Lines of Spark's log that are printed after the JVM ended."""
-
-
-@dataclass
-class Report:
-    """What came of a seed.
-
-    Attributes:
-        bad: differences, in words.
-        trace: what was done to the table, and asked of it.
-        counts: reads by engine and outcome.
-    """
-
-    seed: int
-    bad: list[str] = field(default_factory=list)
-    trace: list[str] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
 
 
 def compare_table(spark: SparkSession, folder: Path, seed: int, most: int | None = None, on_spark: int = 2) -> Report:
@@ -272,59 +237,13 @@ def spark_for_small_tables() -> Iterator[tuple[SparkSession, Path]]:
     """Start a session that reads small tables fast, and make a folder for the tables."""
     with TemporaryDirectory(prefix="sfn-differential-") as made:
         folder = Path(made)
-        chosen = {**spark_settings(folder, "http://127.0.0.1:1"), **_SESSION}
-        with spark_session(folder, chosen) as spark, changed_settings(spark, INTERPRETED):
+        # There is one process per processor.
+        chosen = {**spark_settings(folder, "http://127.0.0.1:1"), **SMALL_TABLES, "spark.master": "local[1]"}
+        with spark_session(folder, chosen) as spark:
             yield spark, folder
 
 
-def compare_in_batches(
-    seeds: Sequence[int],
-    processes: int,
-    add: Callable[[Report], None],
-    compare: Callable[[Sequence[int], Connection], None] | None = None,
-) -> None:
-    """Compare the tables of some seeds.
-
-    Args:
-        processes: how many run at the same time.
-        add: gets each report, from several threads.
-        compare: runs in each process, and sends what `_compare_seeds` sends.
-
-    Raises:
-        RuntimeError: Spark does not start.
-    """
-    size = min(_BATCH_SIZE, -(-len(seeds) // processes))
-    batches = [seeds[start : start + size] for start in range(0, len(seeds), size)]
-    with ThreadPoolExecutor(processes) as pool:
-        for done in [pool.submit(_batch, batch, add, compare or _compare_seeds) for batch in batches]:
-            done.result()
-
-
-def _batch(
-    seeds: Sequence[int], add: Callable[[Report], None], compare: Callable[[Sequence[int], Connection], None]
-) -> None:
-    """Compare the tables of a batch in one process, and in another one after a seed that ended the process."""
-    context = get_context("spawn")
-    while seeds:
-        here, there = context.Pipe(duplex=False)
-        process = context.Process(target=compare, args=(seeds, there))
-        process.start()
-        there.close()
-        is_started = False
-        with here, suppress(EOFError):
-            is_started = here.recv()
-            while seeds:
-                add(here.recv())
-                seeds = seeds[1:]
-        process.join()
-        if not is_started:
-            raise RuntimeError(f"Spark does not start: exit code {process.exitcode}, see above")
-        if seeds:
-            add(Report(seeds[0], bad=[f"this seed ended the process: exit code {process.exitcode}, see above"]))
-            seeds = seeds[1:]
-
-
-def _compare_seeds(seeds: Sequence[int], reports: Connection) -> None:
+def compare_seeds(seeds: Sequence[int], reports: Connection) -> None:
     """Send True once the session is there, then the report of each seed."""
     with spark_for_small_tables() as (spark, folder):
         reports.send(True)
