@@ -1,4 +1,4 @@
-"""Sixty odd tables, in each run the same ones: `make fuzz-readers` makes others, and more."""
+"""Thirty odd tables, in each run the same ones: `make fuzz-readers` makes others, and more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tests.spark.differential.comparison import compare_table
 from tests.spark.differential.tables import REFERENCES, reference_of
 
-TABLES = 60
+TABLES = 30
 
 
 @pytest.mark.parametrize("seed", range(TABLES))
