@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from typing_extensions import override
 
+from sfn.catalogs import LoadResult
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import Table, TableIdentifier
-from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, Rescheduled
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, Rescheduled, StoredObject
 from sfn.errors import Transient
 from sfn.inbox.model import DeadLetterFilter, DeadLetterStatus, TableStatus
 from sfn.publish.policy import OnDrop, Policy, TableFilter
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.naming import NAMINGS, UUID, FileLayout, FileOwner, Naming
+from sfn.storage import PreconditionFailed
 from tests.promises.inboxes import TERMS
 from tests.support.memory_inbox import MemoryInbox
-from tests.support.publishing import AT, LAG, A, B, HintsNoted, Line, TornStore, key_of, named
+from tests.support.publishing import (
+    AT,
+    LAG,
+    A,
+    B,
+    CountingCatalog,
+    CountingStore,
+    HintsNoted,
+    Line,
+    TornStore,
+    key_of,
+    named,
+)
 
 DAY = timedelta(days=1).total_seconds()
+ELSEWHERE = "file:///warehouse/n/other"
 
 
 def elsewhere(line: Line) -> Table:
@@ -199,6 +216,70 @@ async def test_a_newer_file_does_not_wait_for_an_older_one_elsewhere_that_the_br
     assert held == [A, B]
 
 
+async def test_two_names_of_a_dropped_table_agree_which_file_is_older() -> None:
+    """A slow answer for the first name is older, by when it was asked for, and its file was written later."""
+    line = Line()
+
+    class Slow(CountingCatalog):
+        @override
+        async def load(self, table: TableIdentifier, known_etag: str | None) -> LoadResult:
+            found = await super().load(table, known_etag)
+            # The second one is asked for after the file was read, so it decides.
+            if table == A and self.loads == 2:
+                line.clock.turn(1)
+                self.rename(A, B)
+                await line.hear_only(B)
+                line.clock.turn(1)
+            return found
+
+    line.catalog = Slow("prod")
+    line.catalog.create_namespace("n")
+    line.store.files[line.catalog.create(A).metadata_location] = b"{}"
+    await line.hear_only(A)
+    first, second = line.document(A), line.document(B)
+    assert first["asked_at"] < second["asked_at"] <= second["written_at"] < first["written_at"]
+    line.catalog.drop(B)
+    line.clock.turn(TERMS.lease.total_seconds())
+    await line.hear(Notification(A, drop=True), Notification(B, drop=True), seconds=3600)
+    assert (line.document(A)["state"], line.document(B)["state"]) == ("dropped", "dropped")
+
+
+@pytest.mark.parametrize("purged", [True, False], ids=["purged", "not purged"])
+async def test_what_only_a_lost_inbox_knew_goes_before_what_leads_to_it(purged: bool) -> None:
+    """Beside the files of a dropped table lies a tombstone of an earlier one, which leads to a file that is live."""
+    line, states = Line(Policy("c1", replica_lag=LAG, is_swept=False, naming=UUID)), []
+
+    def state_at(location: str, table: Table) -> object:
+        (key,) = FileLayout(location, UUID).keys(FileOwner(A.namespace, A.name, table.uuid))
+        return json.loads(line.store.files.get(key, b"{}")).get("state")
+
+    class Watched(CountingStore):
+        @override
+        async def write(
+            self, key: str, body: bytes, replacing: StoredObject | None
+        ) -> StoredObject | PreconditionFailed:
+            written = await super().write(key, body, replacing)
+            states.append((state_at(AT, second), state_at(ELSEWHERE, first)))
+            return written
+
+    first = await line.publish_new()
+    moved = line.catalog.commit(A, location=ELSEWHERE)
+    await line.hear(Notification(A), seconds=60)
+    assert (state_at(AT, first), state_at(ELSEWHERE, first)) == ("moved", "current")
+    line.catalog.drop(A)
+    second = line.catalog.create(A, AT)
+    line.inbox = MemoryInbox(replace(TERMS, max_drops={"prod": 1000}), line.clock)
+    await line.hear(Notification(A), seconds=60)
+    watched = Watched()
+    left = [second.metadata_location] if purged else [second.metadata_location, moved.metadata_location]
+    watched.files = line.store.files | dict.fromkeys(left, b"{}")
+    line.store = watched
+    line.catalog.drop(A)
+    await line.hear(Notification(A, drop=True), seconds=3600)
+    assert state_at(AT, second) == "dropped"
+    assert [state for state in states if state[0] != "current" and state[1] == "current"] == []
+
+
 async def test_a_purge_concerns_the_table_that_was_purged_and_none_that_took_its_name_since() -> None:
     """Between the two nothing settled, so the wish is still there; what vanishes now leaves a tombstone."""
     line = Line()
@@ -259,9 +340,6 @@ async def test_a_table_that_is_switched_off_leaves_after_its_older_files() -> No
     await line.hear(Notification(A), seconds=1500)
     assert line.document(A).get("state") != "current"
     assert line.document(B) == {}
-
-
-ELSEWHERE = "file:///warehouse/n/other"
 
 
 async def standing(line: Line, name: TableIdentifier) -> TableStatus:

@@ -152,6 +152,7 @@ class PublishedPointer(msgspec.Struct, frozen=True, omit_defaults=True):
         location: the normalised table location of the file.
         written_at: `written_at` of the document.
         catalog_id: `catalog_id` of the document; None if it was not recorded.
+        asked_at: `asked_at` of the document; None if it has none.
     """
 
     metadata_location: str
@@ -159,6 +160,12 @@ class PublishedPointer(msgspec.Struct, frozen=True, omit_defaults=True):
     location: str
     written_at: datetime
     catalog_id: str | None = None
+    asked_at: datetime | None = None
+
+    @property
+    def as_of(self) -> datetime:
+        """The time by which the files of a table are ordered, as of the document."""
+        return self.asked_at or self.written_at
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "uuid", normal_uuid(self.uuid))

@@ -513,7 +513,9 @@ def _state_by_file(context: PublishContext) -> TableState:
         return table_state
     if (doc.guid, here.layout.location) != (table_state.live.uuid, table_state.live.location):
         return table_state
-    published = structs.replace(table_state.live, metadata_location=doc.metadata_file_path, written_at=doc.written_at)
+    published = structs.replace(
+        table_state.live, metadata_location=doc.metadata_file_path, written_at=doc.written_at, asked_at=doc.asked_at
+    )
     return structs.replace(table_state, live=published)
 
 

@@ -509,7 +509,7 @@ def _published(context: PublishContext, after: Mapping[str, Document]) -> Publis
         return None
     table_files, doc = max(live, key=preference)
     return PublishedPointer(
-        doc.metadata_file_path, doc.guid, table_files.layout.location, doc.written_at, doc.catalog_id
+        doc.metadata_file_path, doc.guid, table_files.layout.location, doc.written_at, doc.catalog_id, doc.asked_at
     )
 
 

@@ -18,7 +18,7 @@ from sfn.publish.queries import IsListed, IsStepAllowed
 from sfn.sfnfile import version_hint
 from sfn.sfnfile.document import Document, DocumentState, Link, render
 from sfn.sfnfile.locations import canonical, check_location
-from sfn.sfnfile.naming import MAIN_BRANCH, FileLayout, FileOwner
+from sfn.sfnfile.naming import MAIN_BRANCH, PLACEMENT_FOLDERS, FileLayout, FileOwner
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,9 @@ def jobs_with_older_files(
 
     Settled jobs are known to the inbox. A job that crashed before it settled is found by its file. So is a job that was
     known before and has published another table elsewhere since (`TableState.older_files_at`). A job that knows of its
-    file is not woken: it runs on its own schedule, and two jobs that wake each other would never rest. A branch file
-    goes with its main file, whatever its age.
+    file is not woken: it runs on its own schedule, and two jobs that wake each other would never rest. The order is the
+    same by inbox and by files, or two jobs would wait for each other for ever. A branch file goes with its main file,
+    whatever its age.
 
     Args:
         uuid: the uuid of a table that these live files of ours name.
@@ -135,7 +136,6 @@ def jobs_with_older_files(
     """
     if context.policy.on_drop is OnDrop.KEEP:
         return []
-    written = last_written_at(existing)
     newest = max(
         (table_files.main_document for table_files in existing if table_files.main_document is not None),
         key=lambda doc: doc.as_of,
@@ -144,7 +144,7 @@ def jobs_with_older_files(
     older = {
         Wakeup(entry.table, context.policy.layout(entry.table, live.location).encoded): None
         for entry, live in context.observations.other_tables_with(uuid, context.name)
-        if live.written_at < written
+        if live.as_of < newest.as_of
         and not entry.is_stuck
         and (is_gone or canonical(live.metadata_location) != pointer)
     }
@@ -529,13 +529,17 @@ def drop_missing_tables(context: PublishContext, nowhere: Mapping[str, list[Tabl
         builder.missing_since.update({uuid: known.get(uuid, context.answer.answered_at) for uuid in nowhere})
         builder.dead_letter = _on_hold(context, builder.missing_since)
         return
+    *_, newest = nowhere
     for uuid, existing in nowhere.items():
         if _is_certainly_dropped(context, uuid, existing, builder):
             if not _drop_limit_allows(context, uuid, existing):
                 builder.dead_letter = _on_hold(context, builder.missing_since)
                 return
             for table_files in existing:
-                delete = context.policy.on_drop is OnDrop.DELETE or _is_purged(context, table_files)
+                # Files are deleted last, and a tombstone beside younger files may lead to an older file.
+                delete = uuid == newest and (
+                    context.policy.on_drop is OnDrop.DELETE or _is_purged(context, table_files)
+                )
                 drop_files(context, table_files, builder, delete=delete)
 
 
@@ -546,7 +550,7 @@ def _is_certainly_dropped(context: PublishContext, uuid: str, existing: list[Tab
     if older:
         builder.wait_for(older, *recheck_after_older(context))
         return False
-    if _would_expose_older(context, existing, builder):
+    if _would_expose_older(context, existing, builder) or _leads_to_older(context, existing, builder):
         builder.recheck_at(*recheck_after_older(context))
         return False
     if answer.asked_at - written < policy.replica_lag:
@@ -586,6 +590,32 @@ def _would_expose_older(context: PublishContext, existing: list[TableFiles], bui
         for other in context.existing
         if other not in existing and other.layout in newest
     )
+
+
+def _leads_to_older(context: PublishContext, existing: list[TableFiles], builder: PlanBuilder) -> bool:
+    """Return whether a tombstone beside these files leads to a live file of an older table of the name.
+
+    Once these files are gone, readers would follow the tombstone. This job is woken with the place of the older file if
+    only an inbox that is lost knew it.
+    """
+    goes = {change.key for change in builder.changes}
+    layouts = {table_files.layout for table_files in existing}
+    current = context.table.uuid if context.table is not None else None
+    for table_files in context.existing:
+        doc = table_files.main_document
+        if table_files.layout not in layouts or doc is None or doc.state is not DocumentState.MOVED or not doc.moved_to:
+            continue
+        key, folder = doc.moved_to.sfn_file_path, PLACEMENT_FOLDERS[table_files.layout.placement].rstrip("/")
+        place = replace(table_files.layout, location=key.rpartition("/")[0].removesuffix(folder))
+        owner = FileOwner(context.name.namespace, context.name.name, doc.guid)
+        if key in goes or key not in place.keys(owner) or doc.guid == current:
+            continue
+        context.observations.require_read(key)
+        target = parse_or_none(context.observations.file(key))
+        if target is not None and target.is_live and target.guid == doc.guid:
+            builder.wake([Wakeup(context.name, place.encoded)])
+            return True
+    return False
 
 
 def _rename_target_in_folder(context: PublishContext, uuid: str, existing: list[TableFiles]) -> Wakeup | None:
