@@ -134,15 +134,14 @@ async def test_a_web_identity_is_exchanged(
 async def test_many_who_need_keys_at_once_share_one_question_and_the_loop_goes_on(
     server: Server, opened: Open, issuer: Issuer
 ) -> None:
-    issuer.late = 0.3
-    catalog, most = opened(server, **SIGNED), 0.0
+    issuer.late = 0.6
+    catalog, beats = opened(server, **SIGNED), 0
 
     async def beat() -> None:
-        nonlocal most
+        nonlocal beats
         while True:
-            before = anyio.current_time()
             await anyio.sleep(0.01)
-            most = max(most, anyio.current_time() - before)
+            beats += 1
 
     await catalog.close()
     async with anyio.create_task_group() as group:
@@ -152,7 +151,7 @@ async def test_many_who_need_keys_at_once_share_one_question_and_the_loop_goes_o
                 asking.start_soon(catalog.load, ORDERS, None)
         group.cancel_scope.cancel()
     assert issuer.asked == 1
-    assert most < 0.2
+    assert beats > 10, "a loop that waits for the answer itself has few"
 
 
 async def test_keys_are_renewed_before_they_end(
