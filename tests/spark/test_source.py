@@ -92,6 +92,16 @@ def test_every_type_is_what_iceberg_makes_of_it(spark: SparkSession, catalog: Re
     expected = spark.table("lake.source.types")
     assert found.schema == expected.schema
     assert row_texts(found) == row_texts(expected)
+    # Sessions of users compile their plans, that of the tests does not.
+    compiled = {"spark.sql.codegen.factoryMode": "CODEGEN_ONLY", "spark.sql.codegen.wholeStage": "true"}
+    interpreted = {name: spark.conf.get(name) for name in compiled}
+    try:
+        for name, value in compiled.items():
+            spark.conf.set(name, value)
+        assert row_texts(sfn.spark.read(spark, directory, engine="sfn")) == row_texts(expected)
+    finally:
+        for name, value in interpreted.items():
+            spark.conf.set(name, str(value))
 
 
 @pytest.mark.usefixtures("namespace")
