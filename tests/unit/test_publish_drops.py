@@ -244,6 +244,26 @@ async def test_two_names_of_a_dropped_table_agree_which_file_is_older() -> None:
     assert (line.document(A)["state"], line.document(B)["state"]) == ("dropped", "dropped")
 
 
+async def test_names_that_wait_for_one_another_at_one_place_wake_nobody() -> None:
+    """One for an older file, the other one until it is certainly missing, both after a worker that died."""
+    line = Line()
+    await line.publish_new(has_metadata_file=True)
+    line.catalog.rename(A, B)
+    line.store.files[line.catalog.commit(B).metadata_location] = b"{}"
+    await line.hear_only(B)
+    line.catalog.drop(B)
+    line.clock.turn((2 * LAG + TERMS.lease).total_seconds())
+    await line.inbox.put([Notification(A), Notification(B)])
+    await line.work(only=lambda _: False)
+    line.clock.turn(TERMS.lease.total_seconds())
+    looks = len(line.outcomes)
+    await line.work(50)
+    assert (line.document(A)["state"], line.document(B)["state"]) == ("current", "current")
+    assert len(line.outcomes) - looks <= 8
+    await line.work(3600)
+    assert (line.document(A)["state"], line.document(B)["state"]) == ("dropped", "dropped")
+
+
 @pytest.mark.parametrize("purged", [True, False], ids=["purged", "not purged"])
 async def test_what_only_a_lost_inbox_knew_goes_before_what_leads_to_it(purged: bool) -> None:
     """Beside the files of a dropped table lies a tombstone of an earlier one, which leads to a file that is live."""

@@ -108,11 +108,13 @@ class PublishCache(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         table: the catalog's last answer, with its `etag`.
         objects: files by key; None for a file that does not exist.
+        has_woken: a publish has settled since the last failure, and has woken the other jobs at all places of the table.
     """
 
     table: Table | None = None
     etag: str | None = None
     objects: Mapping[str, StoredObject | None] = msgspec.field(default_factory=dict)
+    has_woken: bool = False
 
 
 class PendingChange(msgspec.Struct, frozen=True, omit_defaults=True):

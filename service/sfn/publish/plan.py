@@ -325,6 +325,7 @@ def outcome_of(
     result = PublishResult(
         table_state=table_state,
         wakeups=(*builder.wakeups, *_unknown_names(context)),
+        cache=PublishCache(has_woken=True),
         wake_locations=frozenset(builder.wake_locations | _changed_locations(context, table_state)),
         vacated=_vacated(context, after, changes),
     )
@@ -546,12 +547,12 @@ def _hints_after(context: PublishContext, changes: tuple[FileChange, ...]) -> di
 def _changed_locations(context: PublishContext, table_state: TableState) -> set[str]:
     """Return the locations at which this table appeared or disappeared; the other jobs there must check again.
 
-    Without a cache, the last publish may not have settled and may have changed any location.
+    After a failure, the last publish may not have settled and may have changed any location.
     """
     before, now = context.job.table_state.live, table_state.live
     was = (before.uuid, before.location) if before is not None else None
     is_now = (now.uuid, now.location) if now is not None else None
-    if context.job.cache == PublishCache():
+    if not context.job.cache.has_woken:
         locations = {table_files.layout.location for table_files in context.existing}
     else:
         locations = {location[1] for location in (was, is_now) if location is not None and was != is_now}

@@ -222,6 +222,7 @@ class _Publish:
         if outcome.result is None:
             return outcome
         cache, written = self.queries.new_cache(observations), tuple(self.written_keys)
+        cache = structs.replace(cache, has_woken=cache.has_woken or outcome.result.cache.has_woken)
         if not (planned or observations.is_from_cache or isinstance(outcome, Done)):
             # The decision may have stopped before it saw the files of an earlier publish that crashed.
             cache = structs.replace(cache, objects={})
