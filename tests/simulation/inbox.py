@@ -42,6 +42,7 @@ from sfn.inbox.transaction import (
     wakes_after,
 )
 from tests.simulation.rules import Rules, WatchedTransaction
+from tests.support.memory_inbox import InlineRunner
 
 if TYPE_CHECKING:
     from tests.simulation.node import Node, Service
@@ -297,7 +298,7 @@ class SharedSqliteInbox(SharedInbox):
         )
 
 
-class SqliteRunner:
+class SqliteRunner(InlineRunner):
     """Implements `Runner` for one process: each transaction is one step, before and after which the process may die.
 
     Args:
@@ -307,51 +308,25 @@ class SqliteRunner:
     """
 
     where = "simulated"
-    poll_interval = None
 
     def __init__(self, kept: SharedSqliteInbox, node: Node | None, signal: WorkerSignal) -> None:
-        self._kept, self._node, self._signal = kept, node, signal
+        super().__init__(kept.db)
+        self._kept, self._node, self.signal = kept, node, signal
 
+    @override
     async def append(self, rows: Sequence[LogRow], wakes: Wakes) -> Appended:
         if self._node is not None:
             await self._is_full(self._node)
+        return await super().append(rows, wakes)
 
-        async def append(transaction: Transaction) -> Appended:
-            return await transaction.append(rows)
-
-        appended = await self._stepped("append", lambda: self._kept.commit(self._node, append, Durability.SYNCED))
-        self._wake(wakes)
-        return appended
-
+    @override
     async def run(self, operation: Operation[T], durability: Durability, wakes: WakeRule[T] = Wakes.NO_WORKER) -> T:
         name = self._kept.name_of(operation)
         result = await self._stepped(name, lambda: self._kept.commit(self._node, operation, durability))
-        self._wake(wakes_after(wakes, result))
-        return result
-
-    async def claim(
-        self, operation: Operation[T], after: int | None, abandoned: Callable[[T], None]
-    ) -> tuple[T, int] | None:
-        if after is not None:
-            await self._signal.wait_beyond(after)
-            return None
-        number = self._signal.number
-        return await self.run(operation, Durability.DERIVED), number
-
-    def _wake(self, wakes: Wakes) -> None:
-        """All processes of a service are woken at once."""
-        if wakes is not Wakes.NO_WORKER:
+        if wakes_after(wakes, result) is not Wakes.NO_WORKER:
+            # All processes of a service are woken at once.
             self._kept.service.ring()
-
-    def end_wait(self) -> None:
-        """End the wait of a claim."""
-        self._signal.notify()
-
-    async def checkpoint(self) -> None:
-        """There is no file."""
-
-    async def check(self) -> None:
-        """It is always sound."""
+        return result
 
     async def _stepped(self, name: str, work: Callable[[], T]) -> T:
         return work() if self._node is None else await self._node.transact(name, work)
