@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 
-import anyio
 import pytest
 from azure.storage.blob import ContainerClient, ContainerSasPermissions, generate_container_sas
 
 from sfn.domain.jobs import StoredObject
-from sfn.errors import ErrorScope, OutcomeUnknown, Permanent, Transient
+from sfn.errors import ErrorScope, Permanent, Transient
 from sfn.storage import Deleted, PreconditionFailed
 from sfn.storage.azure import (
     IMPOSSIBLE_ETAG,
@@ -25,6 +25,7 @@ from sfn.storage.azure import (
 from sfn.storage.remote_store import HttpPool, RemoteStore, StoreService
 from tests.faults.proxy import Asked, Cut, Fault, Lose, Pass, Proxy
 from tests.servers.object_stores import ACCOUNT, ACCOUNT_KEY, Azure
+from tests.unit.remote_server import Adapter, RemoteServerTests, created
 
 SOMEBODY = AccountKey(ACCOUNT_KEY)
 LATER = datetime(2099, 1, 1, tzinfo=UTC)
@@ -72,10 +73,18 @@ def signature(container: str, permitted: str = "rcwdl") -> SharedSignature:
     return SharedSignature(generate_container_sas(ACCOUNT, container, ACCOUNT_KEY, permission=permission, expiry=LATER))
 
 
-async def created(store: RemoteStore, key: str, body: bytes = b"1") -> StoredObject:
-    held = await store.write(key, body, None)
-    assert isinstance(held, StoredObject)
-    return held
+@pytest.fixture
+def adapter(azure: Azure, container: str, home: str) -> Adapter:
+    def client(identity: AzureIdentity, url: str, pool: HttpPool) -> AzureClient:
+        return AzureClient(AzureOptions(identity=identity, endpoint=f"{url}/{ACCOUNT}"), pool)
+
+    clients = partial(client, SOMEBODY), partial(client, signature(container, "r"))
+    missing = home.replace(container, "never-made")
+    return Adapter(azure.url, clients, home, missing, "container", "PUT", IMPOSSIBLE_ETAG)
+
+
+class TestAzurite(RemoteServerTests):
+    """The tests that every service has."""
 
 
 async def test_others_see_what_it_is_and_no_cache_keeps_it(
@@ -96,38 +105,6 @@ async def test_a_name_is_the_same_to_all(store: RemoteStore, others: ContainerCl
     assert await store.read(key) == held
     assert await store.list(key.rpartition("/")[0] + "/", 10) == [key]
     assert await store.delete(key, held) == Deleted()
-
-
-async def test_each_verb_is_one_request(store: RemoteStore, proxy: Proxy, home: str) -> None:
-    key = f"{home}t/orders.ver"
-    held = await created(store, key)
-    newer = await store.write(key, b"2", held)
-    assert isinstance(newer, StoredObject)
-    assert await store.read(key) == newer
-    assert await store.read_range(key, 0, 10) == b"2"
-    assert await store.list(f"{home}t/", 10) == [key]
-    assert await store.delete(key, newer) == Deleted()
-    assert await store.read(key) is None
-    assert proxy.asked == ["PUT", "PUT", "GET", "GET", "GET", "DELETE", "GET"]
-
-
-async def test_a_listing_goes_on_from_page_to_page(proxy: Proxy, home: str) -> None:
-    pool = HttpPool()
-    objects = AzureClient(AzureOptions(identity=SOMEBODY, endpoint=f"{proxy.url}/{ACCOUNT}"), pool)
-    names = [f"{home}t/{number}.ver" for number in range(5)]
-    for name in [*names, f"{home}t/3/below.ver"]:
-        await objects.put(name, b"", None, "0a-1")
-    proxy.asked.clear()
-    keys: list[str] = []
-    begin, pages = None, 0
-    while begin is not None or not pages:
-        page = await objects.list_page(f"{home}t/", 2, begin)
-        keys += page.keys
-        begin, pages = page.next, pages + 1
-    await pool.close()
-    assert keys == names
-    assert proxy.asked == ["GET"] * pages
-    assert pages >= 3
 
 
 async def test_directories_are_neither_listed_nor_read(store: RemoteStore, others: ContainerClient, home: str) -> None:
@@ -180,23 +157,6 @@ async def test_a_connection_string_opens_its_account(azure: Azure, home: str) ->
     await pool.close()
 
 
-async def test_a_container_that_is_not_there_is_told_of_by_every_verb(store: RemoteStore) -> None:
-    home = f"abfss://never-made@{ACCOUNT}.dfs.core.windows.net/t/"
-    key = f"{home}orders.ver"
-    for verb in (
-        lambda: store.read(key),
-        lambda: store.read_range(key, 0, 10),
-        lambda: store.write(key, b"1", None),
-        lambda: store.write(key, b"1", StoredObject(b"", IMPOSSIBLE_ETAG)),
-        lambda: store.delete(key, StoredObject(b"", IMPOSSIBLE_ETAG)),
-        lambda: store.list(home, 10),
-    ):
-        with pytest.raises(Permanent) as nowhere:
-            await verb()
-        assert nowhere.value.scope is ErrorScope.STORE
-        assert "container" in nowhere.value.expected
-
-
 async def test_a_lease_is_waited_for(store: RemoteStore, others: ContainerClient, home: str) -> None:
     key = f"{home}t/a.ver"
     held = await created(store, key)
@@ -229,16 +189,6 @@ async def test_a_write_whose_answer_was_lost_is_known_again(store: RemoteStore, 
     assert proxy.asked == ["PUT", "PUT", "PUT", "GET"]
     assert await store.read(key) == newer
     assert await store.write(key, b"2", held) == PreconditionFailed()
-
-
-async def test_nobody_knows_whether_a_change_without_an_answer_happened(
-    store: RemoteStore, proxy: Proxy, home: str
-) -> None:
-    held = await created(store, f"{home}t/a.ver")
-    proxy.rule = lambda _: Lose()
-    with pytest.raises(OutcomeUnknown) as unsure:
-        await store.write(f"{home}t/a.ver", b"2", held)
-    assert unsure.value.scope is ErrorScope.STORE
 
 
 async def test_a_body_that_breaks_off_is_not_fetched_again(store: RemoteStore, proxy: Proxy, home: str) -> None:
@@ -276,20 +226,3 @@ async def test_snapshots_are_not_deleted_with_a_file(store: RemoteStore, others:
     assert refused.value.scope is ErrorScope.TABLE
     assert "snapshots" in refused.value.remedy
     assert others.get_blob_client("t/a.ver", snapshot=snapshot).exists()
-
-
-async def test_another_principal_over_the_same_connections(azure: Azure, container: str, home: str) -> None:
-    pool = HttpPool()
-    stores = [
-        RemoteStore(
-            AzureClient(AzureOptions(identity=identity, endpoint=azure.endpoint), pool), StoreService(IMPOSSIBLE_ETAG)
-        )
-        for identity in (SOMEBODY, signature(container, "r"))
-    ]
-    held = await created(stores[0], f"{home}t/a.ver")
-    await stores[0].close()
-    assert await stores[1].read(f"{home}t/a.ver") == held
-    async with anyio.create_task_group() as tasks:
-        for store in stores:
-            tasks.start_soon(store.read, f"{home}t/a.ver")
-    await pool.close()

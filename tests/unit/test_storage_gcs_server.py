@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from urllib.parse import quote
 
-import anyio
 import httpx
 import pytest
 
 from sfn.domain.jobs import StoredObject
-from sfn.errors import ErrorScope, OutcomeUnknown, Permanent
 from sfn.storage import Deleted, PreconditionFailed
 from sfn.storage.gcs import IMPOSSIBLE_GENERATION, GcsClient, GcsOptions
 from sfn.storage.remote_store import HttpPool, RemoteStore, StoreService
-from tests.faults.proxy import Answer, Asked, Fault, Instead, Lose, Pass, Proxy
+from tests.faults.proxy import Answer, Asked, Fault, Instead, Pass, Proxy
 from tests.servers.object_stores import GCS
+from tests.unit.remote_server import Adapter, RemoteServerTests, created
 
 
 @pytest.fixture
@@ -45,10 +44,17 @@ def _known_by_its_own_host(proxy: Proxy, gcs: GCS) -> None:
     assert gcs.url
 
 
-async def created(store: RemoteStore, key: str, body: bytes = b"1") -> StoredObject:
-    held = await store.write(key, body, None)
-    assert isinstance(held, StoredObject)
-    return held
+@pytest.fixture
+def adapter(gcs: GCS, bucket: str) -> Adapter:
+    def client(url: str, pool: HttpPool) -> GcsClient:
+        return GcsClient(GcsOptions(identity=None, endpoint=url), pool)
+
+    home, missing = f"gs://{bucket}/", "gs://never-made/"
+    return Adapter(gcs.url, (client, client), home, missing, "bucket", "POST", IMPOSSIBLE_GENERATION)
+
+
+class TestFakeGcsServer(RemoteServerTests):
+    """The tests that every service has."""
 
 
 async def test_others_see_what_it_is_and_no_cache_keeps_it(store: RemoteStore, gcs: GCS, bucket: str) -> None:
@@ -78,36 +84,6 @@ async def test_a_name_is_the_same_to_all(store: RemoteStore, gcs: GCS, bucket: s
     assert await store.read(key) is None
 
 
-async def test_a_listing_goes_on_from_page_to_page(proxy: Proxy, bucket: str) -> None:
-    pool = HttpPool()
-    objects = GcsClient(GcsOptions(identity=None, endpoint=proxy.url), pool)
-    names = [f"gs://{bucket}/t/{number}.ver" for number in range(5)]
-    for name in [*names, f"gs://{bucket}/t/3/below.ver"]:
-        await objects.put(name, b"", None, "0a-1")
-    keys: list[str] = []
-    begin, pages = None, 0
-    while begin is not None or not pages:
-        page = await objects.list_page(f"gs://{bucket}/t/", 2, begin)
-        keys += page.keys
-        begin, pages = page.next, pages + 1
-    await pool.close()
-    assert keys == names
-    assert pages >= 3
-
-
-async def test_each_verb_is_one_request(store: RemoteStore, proxy: Proxy, bucket: str) -> None:
-    key = f"gs://{bucket}/t/orders.ver"
-    held = await created(store, key)
-    newer = await store.write(key, b"2", held)
-    assert isinstance(newer, StoredObject)
-    assert await store.read(key) == newer
-    assert await store.read_range(key, 0, 10) == b"2"
-    assert await store.list(f"gs://{bucket}/t/", 10) == [key]
-    assert await store.delete(key, newer) == Deleted()
-    assert await store.read(key) is None
-    assert proxy.asked == ["POST", "POST", "GET", "GET", "GET", "DELETE", "GET"]
-
-
 async def test_a_write_that_was_carried_out_unheard_is_known_again(
     store: RemoteStore, proxy: Proxy, bucket: str
 ) -> None:
@@ -124,46 +100,3 @@ async def test_a_write_that_was_carried_out_unheard_is_known_again(
     assert await store.read(key) == newer
     proxy.rule = lambda asked: Answer(412) if asked.method == "POST" else Pass(frozenset({"host"}))
     assert await store.write(key, b"2", newer) == PreconditionFailed()
-
-
-async def test_nobody_knows_whether_a_change_without_an_answer_happened(
-    store: RemoteStore, proxy: Proxy, bucket: str
-) -> None:
-    key = f"gs://{bucket}/t/orders.ver"
-    held = await created(store, key)
-    proxy.rule = lambda _: Lose()
-    with pytest.raises(OutcomeUnknown) as unsure:
-        await store.write(key, b"2", held)
-    assert unsure.value.scope is ErrorScope.STORE
-
-
-async def test_a_bucket_that_is_not_there_is_told_of_by_every_verb(store: RemoteStore) -> None:
-    key = "gs://never-made/t/orders.ver"
-    for verb in (
-        lambda: store.read(key),
-        lambda: store.read_range(key, 0, 10),
-        lambda: store.write(key, b"1", None),
-        lambda: store.write(key, b"1", StoredObject(b"", IMPOSSIBLE_GENERATION)),
-        lambda: store.delete(key, StoredObject(b"", IMPOSSIBLE_GENERATION)),
-        lambda: store.list("gs://never-made/t/", 10),
-    ):
-        with pytest.raises(Permanent) as nowhere:
-            await verb()
-        assert nowhere.value.scope is ErrorScope.STORE
-        assert "bucket" in nowhere.value.expected
-
-
-async def test_another_principal_over_the_same_connections(gcs: GCS, bucket: str) -> None:
-    pool = HttpPool()
-    stores = [
-        RemoteStore(GcsClient(GcsOptions(identity=None, endpoint=gcs.url), pool), StoreService(IMPOSSIBLE_GENERATION))
-        for _ in range(2)
-    ]
-    key = f"gs://{bucket}/t/orders.ver"
-    held = await created(stores[0], key)
-    await stores[0].close()
-    assert await stores[1].read(key) == held
-    async with anyio.create_task_group() as tasks:
-        for store in stores:
-            tasks.start_soon(store.read, key)
-    await pool.close()
