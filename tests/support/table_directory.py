@@ -10,6 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from typing_extensions import override
+
+from sfn.reader.files import LocalFileSystem
 from sfn.sfnfile import document
 from sfn.sfnfile.document import Document, DocumentState, Link
 from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, FileOwner, Naming
@@ -142,3 +145,23 @@ def neighbours(stem: str, which: str) -> list[str]:
         return []
     made = {beside(stem) for word, beside in _BESIDE.items() if which in {word, "all"}}
     return sorted(f"{name}{SUFFIX}" for name in made if name and name != stem)
+
+
+class RewrittenFiles(LocalFileSystem):
+    """Files of which a writer replaces one right after it was read.
+
+    Args:
+        file: the one.
+        successor: its next content.
+    """
+
+    def __init__(self, file: Path, successor: Document) -> None:
+        super().__init__()
+        self._file, self._successor = file, successor
+
+    @override
+    async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
+        body = await super().read(key, most, start)
+        if key.endswith(self._file.name):
+            self._file.write_bytes(document.render(self._successor))
+        return body

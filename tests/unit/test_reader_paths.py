@@ -14,22 +14,19 @@ import pytest
 from fsspec import register_implementation
 from fsspec.implementations.memory import MemoryFileSystem
 from pyiceberg.catalog.sql import SqlCatalog
-from typing_extensions import override
 
 import sfn
 from sfn.errors import Ambiguous, LocationRefused, Unreachable, Unsafe
 from sfn.reader import verify
-from sfn.reader.files import FileSystemOptions, LocalFileSystem, directory_url, run_synchronously
+from sfn.reader.files import FileSystemOptions, directory_url, run_synchronously
 from sfn.reader.inspect import MetadataWalk, WalkLimits
 from sfn.reader.metadata import AllowedLocations
 from sfn.reader.remote_files import FsspecFileSystem
 from sfn.reader.resolve import Question, resolve_question
 from sfn.reader.table import load_metadata
-from sfn.sfnfile import document
-from sfn.sfnfile.document import Document
 from sfn.sfnfile.locations import check_literal, check_location
 from tests.support.real_table import NOT_ON_EVERY_STORE, ODD, MemoryIO, OddTable, odd_table
-from tests.support.table_directory import OTHER_UUID, Directory
+from tests.support.table_directory import OTHER_UUID, Directory, RewrittenFiles
 
 
 @pytest.fixture(name="catalog")
@@ -203,25 +200,12 @@ def test_the_only_table_is_found_however_the_directory_is_spelled(
     assert sfn.resolve(spelled(place.path)).document.name == "sales"
 
 
-class Refreshed(LocalFileSystem):
-    """Files of which the service renews one right after the first look at it."""
-
-    def __init__(self, file: Path, successor: Document) -> None:
-        super().__init__()
-        self._file, self._successor = file, successor
-
-    @override
-    async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
-        body = await super().read(key, most, start)
-        if key.endswith(self._file.name):
-            self._file.write_bytes(document.render(self._successor))
-        return body
-
-
 def test_a_table_that_is_renewed_between_two_looks_still_counts_as_here(place: Directory) -> None:
     place.sfn_file("sales.orders").rename(place.sfn_file("sales.was"))
     current = place.document("sales.sales")
-    files = Refreshed(place.sfn_file("sales.sales"), replace(current, written_at=place.document(minutes=1).written_at))
+    files = RewrittenFiles(
+        place.sfn_file("sales.sales"), replace(current, written_at=place.document(minutes=1).written_at)
+    )
     url = directory_url(linked(place.path))
     with pytest.raises(Ambiguous, match=r"sales\.sales, sales\.x"):
         run_synchronously(resolve_question(files, Question(url), FileSystemOptions(url)))

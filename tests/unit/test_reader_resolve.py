@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typing_extensions import override
 
 import sfn
 from sfn.errors import (
@@ -32,14 +31,13 @@ from sfn.errors import (
     Unsafe,
     WrongTable,
 )
-from sfn.reader.files import FileSystemOptions, LocalFileSystem, RequestCounts, directory_url, run_synchronously
+from sfn.reader.files import FileSystemOptions, RequestCounts, directory_url, run_synchronously
 from sfn.reader.lookup import MAX_HOPS
 from sfn.reader.resolve import Question, resolve_question
-from sfn.sfnfile import document
-from sfn.sfnfile.document import Document, DocumentState, Link
+from sfn.sfnfile.document import DocumentState, Link
 from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, Naming
 from sfn.sfnfile.naming import UUID as BY_UUID
-from tests.support.table_directory import OTHER_UUID, UUID, Directory
+from tests.support.table_directory import OTHER_UUID, UUID, Directory, RewrittenFiles
 from tests.support.table_directory import UUID as GUID
 
 
@@ -277,27 +275,12 @@ def test_a_table_without_uuid_has_metadata_without_one(place: Directory) -> None
     assert sfn.resolve(place.path).document.guid is None
 
 
-class Rewritten(LocalFileSystem):
-    """Files that a writer changes right after the first look at them."""
-
-    def __init__(self, file: Path, successor: Document) -> None:
-        super().__init__()
-        self._file, self._successor = file, successor
-
-    @override
-    async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
-        body = await super().read(key, most, start)
-        if key == self._file.as_uri():
-            self._file.write_bytes(document.render(self._successor))
-        return body
-
-
 @pytest.mark.parametrize("identifier", [None, ("sales", "orders")])
 def test_a_file_that_is_replaced_while_it_is_read_is_read_again(
     place: Directory, identifier: tuple[str, ...] | None
 ) -> None:
     file = place.write(metadata_file_path=f"{place.path}/metadata/gone.metadata.json")
-    files = Rewritten(file, replace(place.document(), ordinal=1_800_000_000_000))
+    files = RewrittenFiles(file, replace(place.document(), ordinal=1_800_000_000_000))
     url = directory_url(place.path)
     found = run_synchronously(resolve_question(files, Question(url, identifier), FileSystemOptions(url)))
     assert found.document.ordinal == 1_800_000_000_000
