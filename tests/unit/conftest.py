@@ -1,12 +1,17 @@
-"""What the tests of the REST catalog share: a server that answers as it is told, and catalogs that ask it."""
+"""Fixtures that unit tests share: a REST catalog's server, catalogs that ask it, and a folder with a settings file."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.rest_catalog import Open, Server, opening, reply, running, table
+
+if TYPE_CHECKING:
+    from tests.support.settings_file import Ground
 
 
 @pytest.fixture
@@ -20,3 +25,10 @@ async def server() -> AsyncGenerator[Server]:
 async def opened() -> AsyncGenerator[Open]:
     async with opening() as opens:
         yield opens
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    from tests.support.settings_file import Ground  # noqa: PLC0415 - few of the tests load settings
+
+    return Ground(tmp_path)

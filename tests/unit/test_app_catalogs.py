@@ -93,11 +93,6 @@ scope = "PRINCIPAL_ROLE:ALL"
 """
 
 
-@pytest.fixture(name="ground")
-def fixture_ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
-
-
 @pytest.fixture(name="server")
 async def fixture_server() -> AsyncGenerator[Server]:
     async with rest_catalog.running() as server:

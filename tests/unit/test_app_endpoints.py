@@ -21,11 +21,6 @@ from tests.support.settings_file import CATALOG, Ground
 SECRET = "s3cret-of-two"  # noqa: S105 - it opens nothing
 
 
-@pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
-
-
 def written(folder: Path, name: str, *tokens: str) -> Path:
     file = folder / name
     file.write_text("\n".join(tokens))

@@ -49,11 +49,6 @@ PREFIX = "file:///warehouse"
 TABLE = f"{PREFIX}/sales/orders"
 
 
-@pytest.fixture(name="ground")
-def fixture_ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
-
-
 def listed(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 

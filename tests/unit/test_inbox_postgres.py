@@ -103,11 +103,6 @@ def test_a_value_that_cannot_be_stored_is_refused_to_its_caller(code: str) -> No
     assert isinstance(error_for(code, starting=True), FatalError)
 
 
-@pytest.fixture(name="ground")
-def fixture_ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
-
-
 @pytest.mark.parametrize(
     "url",
     [

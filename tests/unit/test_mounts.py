@@ -90,11 +90,6 @@ TABLE = rb"""22 1 8:1 / / rw,relatime - ext4 /dev/root rw,nolock
 """.replace(rb"\xff", b"\xff")
 
 
-@pytest.fixture(name="ground")
-def fixture_ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
-
-
 @pytest.fixture(name="table")
 def fixture_table(tmp_path: Path) -> Path:
     file = tmp_path / "mountinfo"

@@ -15,11 +15,6 @@ PYICEBERG = "[catalogs.prod]\ntype = 'pyiceberg'\nproperties = { type = 'glue' }
 NETWORK = str(IPv4Address(0))
 
 
-@pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
-
-
 def test_a_variable_that_fits_nowhere_is_named(ground: Ground) -> None:
     assert "SFN_LISTENER__PORT__X: expected a table listener.port" in ground.problem(
         "[listener]\nport = 1\n" + CATALOG, {"SFN_LISTENER__PORT__X": "1"}

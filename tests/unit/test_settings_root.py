@@ -54,11 +54,6 @@ def test_sqlite_inbox_requires_the_worker_role(tmp_path: Path) -> None:
 LEAST = {"SFN_CATALOGS__PROD__URI": "https://catalog.example/api"}
 
 
-@pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
-
-
 def test_the_defaults_are_those_of_the_specification() -> None:
     settings = load(None, LEAST)
     listener = settings.listener

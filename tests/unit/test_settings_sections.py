@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -15,11 +14,6 @@ from tests.unit.webhooks import SECRET
 
 GATEWAY = '[gateway.prod]\nupstream = "https://catalog.example/api"\n'
 DEV = '[catalogs.dev]\nuri = "https://dev.example"\n'
-
-
-@pytest.fixture(name="ground")
-def fixture_ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
 
 
 def test_a_gateway_needs_no_more_than_its_catalog(ground: Ground) -> None:
