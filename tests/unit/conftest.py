@@ -1,4 +1,4 @@
-"""Fixtures that unit tests share: a REST catalog's server, catalogs that ask it, and a folder with a settings file."""
+"""Fixtures that unit tests share: a REST catalog's server, catalogs that ask it, a settings file and a table."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from tests.support.rest_catalog import Open, Server, opening, reply, running, table
 
 if TYPE_CHECKING:
+    from tests.support.real_table import RealTable
     from tests.support.settings_file import Ground
 
 
@@ -32,3 +33,10 @@ def ground(tmp_path: Path) -> Ground:
     from tests.support.settings_file import Ground  # noqa: PLC0415 - few of the tests load settings
 
     return Ground(tmp_path)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> RealTable:
+    from tests.support.real_table import real_table  # noqa: PLC0415 - few of the tests read a table
+
+    return real_table(tmp_path)

@@ -32,16 +32,11 @@ from sfn.reader.resolve import Question, resolve_question
 from sfn.reader.table import load_metadata
 from sfn.sfnfile.document import DocumentState, render
 from sfn.sfnfile.locations import canonical, store_prefix
-from tests.support.real_table import IDENTIFIER, MemoryIO, RealTable, real_table
+from tests.support.real_table import IDENTIFIER, MemoryIO, RealTable
 from tests.support.table_directory import UUID as GUID
 from tests.support.table_directory import Directory
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "kind": ["a/b", "c"]})
-
-
-@pytest.fixture(name="made")
-def fixture_made(tmp_path: Path) -> RealTable:
-    return real_table(tmp_path)
 
 
 def split(folder: Path, **properties: str) -> str:

@@ -13,13 +13,8 @@ from sfn.errors import CommitNotFound
 from sfn.reader import inspect, pyiceberg_files, verify
 from sfn.reader.inspect import MetadataWalk, WalkLimits
 from sfn.reader.table import load_metadata, metadata_at_ref
-from tests.support.real_table import RealTable, real_table
+from tests.support.real_table import RealTable
 from tests.support.table_directory import OTHER_UUID, Directory
-
-
-@pytest.fixture(name="made")
-def fixture_made(tmp_path: Path) -> RealTable:
-    return real_table(tmp_path)
 
 
 def walked(made: RealTable, extent: WalkLimits | None = None, ref: str = "main") -> inspect.MetadataNode:

@@ -22,7 +22,7 @@ from sfn.reader import verify
 from sfn.reader.files import FIRST_READ_SIZE, PART_SIZE, run_synchronously
 from sfn.reader.metadata import MAX_SCAN_STEPS, MAX_SCANNED_SIZE, head_of, read_table_uuid
 from sfn.sfnfile.document import parse, render
-from tests.support.real_table import IDENTIFIER, RealTable, real_table
+from tests.support.real_table import IDENTIFIER, RealTable
 from tests.support.table_directory import UUID
 
 KEY = "table-uuid"
@@ -169,11 +169,6 @@ def test_a_string_without_end_takes_little_memory() -> None:
 
 
 Change = Callable[[dict[str, Any]], object]
-
-
-@pytest.fixture(name="made")
-def fixture_made(tmp_path: Path) -> RealTable:
-    return real_table(tmp_path)
 
 
 def changed(made: RealTable, change: Change) -> str:
