@@ -139,15 +139,18 @@ NAMINGS = (
         'assert [line.of(table)["state"] for table in (first, second)] == ["current", "current"]',
     ),
     Mutant(
+        "09-jobs-that-wait-wake-one-another",
+        "tests/unit/test_publish_drops.py::test_names_that_wait_for_one_another_at_one_place_wake_nobody[asyncio]",
+        "publishes and no end",
+    ),
+    Mutant(
         "09-tombstone-leads-to-older",
-        9,
         "tests/unit/test_publish_drops.py"
         "::test_what_only_a_lost_inbox_knew_goes_before_what_leads_to_it[asyncio-not purged]",
         'if state[0] != "current" and state[1] == "current"] == []',
     ),
     Mutant(
         "09-inbox-orders-files-by-another-time",
-        9,
         "tests/unit/test_publish_drops.py::test_two_names_of_a_dropped_table_agree_which_file_is_older[asyncio]",
         "older SFN files of the same table must go first",
     ),

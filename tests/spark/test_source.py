@@ -94,14 +94,14 @@ def test_every_type_is_what_iceberg_makes_of_it(spark: SparkSession, catalog: Re
     assert row_texts(found) == row_texts(expected)
     # Sessions of users compile their plans, that of the tests does not.
     compiled = {"spark.sql.codegen.factoryMode": "CODEGEN_ONLY", "spark.sql.codegen.wholeStage": "true"}
-    interpreted = {name: spark.conf.get(name) for name in compiled}
+    interpreted = {name: str(spark.conf.get(name)) for name in compiled}
     try:
-        for name, value in compiled.items():
-            spark.conf.set(name, value)
+        for name, choice in compiled.items():
+            spark.conf.set(name, choice)
         assert row_texts(sfn.spark.read(spark, directory, engine="sfn")) == row_texts(expected)
     finally:
-        for name, value in interpreted.items():
-            spark.conf.set(name, str(value))
+        for name, choice in interpreted.items():
+            spark.conf.set(name, choice)
 
 
 @pytest.mark.usefixtures("namespace")

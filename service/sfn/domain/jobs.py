@@ -108,7 +108,7 @@ class PublishCache(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         table: the catalog's last answer, with its `etag`.
         objects: files by key; None for a file that does not exist.
-        has_woken: a publish has settled since the last failure, and has woken the other jobs at all places of the table.
+        has_woken: a publish has settled since the last failure, and has woken the other jobs at all its places.
     """
 
     table: Table | None = None
