@@ -216,12 +216,15 @@ def measure_coalescing(events: int, folder: Path, say: Callable[[str], None]) ->
 def measure_burst(events: int, folder: Path, say: Callable[[str], None]) -> list[Figure]:
     """Send events as fast as they are taken, each table's newest pointer last, and wait for all files.
 
-    They are of 1,000 tables, or where there are few events of fewer.
+    The events are of 1,000 tables; of fewer tables if there are few events.
 
     Raises:
         Unmeasured: a file does not say its table's pointer in the end.
     """
-    warehouse, names = folder / "warehouse", [f"t{number}" for number in range(min(TABLES, events // _BURST_TABLE))]
+    warehouse, names = (
+        folder / "warehouse",
+        [f"t{number}" for number in range(max(1, min(TABLES, events // _BURST_TABLE)))],
+    )
     create(warehouse, *names)
     with (
         servers.catalog(folder / "catalog", warehouse) as asked,

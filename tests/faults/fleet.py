@@ -29,7 +29,7 @@ def rounds(default: int) -> int:
 
 
 ROUNDS = rounds(3)
-"""Seconds that faults last, where one a second or so is injected. `make faults` has sixty."""
+"""Rounds of a test; most tests inject about one fault a second in each. `make faults` runs sixty."""
 TABLES = 12
 STARTED_WITHIN = 90.0
 """Seconds: several processes start at once, and again and again."""

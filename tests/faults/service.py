@@ -22,7 +22,7 @@ import sfn
 from sfn.demo.environment import GuardedProcess
 from tests.faults.lake import NAMESPACE, Lake
 from tests.servers.process import child_with
-from tests.support.processes import ForkedModule
+from tests.support.processes import ForkedModule, is_measured
 
 TOKEN = "a-sender-of-the-tests"  # noqa: S105 - it opens nothing
 OPERATOR = "an-operator-of-the-tests"
@@ -233,7 +233,7 @@ def started(setting: Setting, session: aiohttp.ClientSession) -> Iterator[Servic
     line = [*setting.module.split(), "serve", *roles, "--config", str(configuration)]
     environment = _environment(setting.source)
     process: GuardedProcess | ForkedModule
-    if setting.is_fork and not setting.launcher:
+    if setting.is_fork and not setting.launcher and not is_measured(environment):
         process = ForkedModule(line, env=environment, log=log, source=setting.source)
     else:
         process = GuardedProcess([*setting.launcher, sys.executable, "-m", *line], env=environment, log=log)

@@ -16,7 +16,7 @@ from tests.faults.senders import Clients, Trigger
 from tests.faults.service import ROOT, Service, Setting, eventually, patched, started
 
 ROUNDS = fleet.rounds(3)
-"""A kill of each aim, which is enough to notice a mutant below. `make faults` has sixty."""
+"""One kill of each aim: enough to notice the mutant below. `make faults` runs sixty."""
 MUTANT_ROUNDS = 3
 TABLES = 12
 SLOW = 0.05

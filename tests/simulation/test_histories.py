@@ -18,7 +18,9 @@ from tests.simulation.world import World, life_of
 
 FIRST = 100_001
 EACH, OF_REPLICAS = 1, 3
-"""Histories of a kind: those of replicas are short. `make simulate` runs many of every kind."""
+"""Histories of a kind: those of replicas are short. `make simulate` runs many of every kind.
+
+`FIRST` is a seed with which one history of each kind has enough operations: some random histories are short."""
 AT_LEAST = 3
 """Operations of a history, whose number is drawn; which they are is a matter of luck where it is short."""
 

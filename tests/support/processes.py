@@ -231,7 +231,7 @@ class ForkedModule:
         return self._fork.poll()
 
     def terminate(self, patience: float) -> int:
-        """Terminate it; its exit status, or -1 if it had to be killed after so many seconds."""
+        """Terminate it and return its exit status; kill it after so many seconds, and return -1."""
         self._fork.terminate()
         try:
             return self._fork.wait(patience)

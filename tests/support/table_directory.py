@@ -148,7 +148,7 @@ def neighbours(stem: str, which: str) -> list[str]:
 
 
 class RewrittenFiles(LocalFileSystem):
-    """Files of which a writer replaces one right after it was read.
+    """A file system with a writer, which replaces one file right after each read of it.
 
     Args:
         file: the one.

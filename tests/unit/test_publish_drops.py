@@ -264,9 +264,12 @@ async def test_names_that_wait_for_one_another_at_one_place_wake_nobody() -> Non
     assert (line.document(A)["state"], line.document(B)["state"]) == ("dropped", "dropped")
 
 
-@pytest.mark.parametrize("purged", [True, False], ids=["purged", "not purged"])
-async def test_what_only_a_lost_inbox_knew_goes_before_what_leads_to_it(purged: bool) -> None:
-    """Beside the files of a dropped table lies a tombstone of an earlier one, which leads to a file that is live."""
+@pytest.mark.parametrize("case", ["purged", "not purged", "refused"])
+async def test_what_only_a_lost_inbox_knew_goes_before_what_leads_to_it(case: str) -> None:
+    """Beside the files of a dropped table lies a tombstone of an earlier one, which leads to a file that is live.
+
+    Where the settings refuse the place of that file by now, nothing waits for it.
+    """
     line, states = Line(Policy("c1", replica_lag=LAG, is_swept=False, naming=UUID)), []
 
     def state_at(location: str, table: Table) -> object:
@@ -291,13 +294,16 @@ async def test_what_only_a_lost_inbox_knew_goes_before_what_leads_to_it(purged: 
     line.inbox = MemoryInbox(replace(TERMS, max_drops={"prod": 1000}), line.clock)
     await line.hear(Notification(A), seconds=60)
     watched = Watched()
-    left = [second.metadata_location] if purged else [second.metadata_location, moved.metadata_location]
+    left = [second.metadata_location] if case == "purged" else [second.metadata_location, moved.metadata_location]
     watched.files = line.store.files | dict.fromkeys(left, b"{}")
     line.store = watched
+    if case == "refused":
+        line.policy = replace(line.policy, allowed_locations=(AT,))
     line.catalog.drop(A)
     await line.hear(Notification(A, drop=True), seconds=3600)
     assert state_at(AT, second) == "dropped"
-    assert [state for state in states if state[0] != "current" and state[1] == "current"] == []
+    assert case == "refused" or [state for state in states if state[0] != "current" and state[1] == "current"] == []
+    assert (state_at(ELSEWHERE, first) == "current") is (case == "refused")
 
 
 async def test_a_purge_concerns_the_table_that_was_purged_and_none_that_took_its_name_since() -> None:

@@ -610,6 +610,11 @@ def _leads_to_older(context: PublishContext, existing: list[TableFiles], builder
         owner = FileOwner(context.name.namespace, context.name.name, doc.guid)
         if key in goes or key not in place.keys(owner) or doc.guid == current:
             continue
+        try:
+            check_location(place.location, context.policy.allowed_locations)
+        except LocationRefused:
+            # This job may not look there, nor change anything.
+            continue
         context.observations.require_read(key)
         target = parse_or_none(context.observations.file(key))
         if target is not None and target.is_live and target.guid == doc.guid:
