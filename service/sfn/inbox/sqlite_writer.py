@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
@@ -54,7 +55,7 @@ costs more than the statement."""
 WRITTEN_AT_ONCE: Final = (64, 16)
 """Rows of one statement that writes many rows."""
 HANDED_OVER_AT_ONCE: Final = 32
-"""Calls that are handed to the thread before the end of a turn of the event loop. With busy clients, a turn has a call
+"""Appends that are handed to the thread before the end of a turn of the event loop. With busy clients, a turn has one
 of each. If all of them went to the thread together, it and the event loop would wait for each other in turn."""
 
 _Failure: TypeAlias = Callable[[], SfnError]
@@ -148,9 +149,7 @@ class SqliteTransaction:
         while start < len(rows):
             is_many = len(rows) - start >= MANY_APPENDED_AT_ONCE
             some = rows[start : start + (MANY_APPENDED_AT_ONCE if is_many else APPENDED_AT_ONCE)]
-            values: list[object] = []
-            for seq, row in enumerate(some, start=first + start):
-                values += (seq, row.sender, row.event_id, row.key, row.kind, row.received_at, row.record)
+            values = (first + start, *chain.from_iterable(some))
             count = self.db.execute(_append_text(len(some)), values).rowcount
             if count < len(some):
                 numbers = first + start, first + start + len(some) - 1
@@ -198,9 +197,13 @@ def _values(columns: int, rows: int) -> str:
     return "VALUES " + ", ".join([f"({', '.join('?' * columns)})"] * rows)
 
 
+@lru_cache(512)
 def _append_text(rows: int) -> str:
-    columns = ("seq", "sender", "event_id", "key", "kind", "received_at", "record")
-    return _upsert_text("event", columns, "(sender, event_id) DO NOTHING", rows)
+    """Return the statement that appends rows; its first value is the number of the first one."""
+    fields = ", ".join("?" * len(LogRow._fields))
+    values = ", ".join(f"(?1 + {place}, {fields})" for place in range(rows))
+    names = ", ".join(LogRow._fields)
+    return f"INSERT INTO event(seq, {names}) VALUES {values} ON CONFLICT (sender, event_id) DO NOTHING"
 
 
 def _bound(values: tuple[object, ...]) -> tuple[object, ...]:
@@ -217,7 +220,6 @@ async def _nothing(_: Transaction) -> None:
 class _Call(Generic[T]):
     """A call for the writer thread, with the future of its caller."""
 
-    # What few calls have is kept by the class: a call is made for each event.
     rows: Sequence[LogRow] = ()
     is_checkpoint = False
     after: int | None = None
@@ -230,6 +232,16 @@ class _Call(Generic[T]):
         self, operation: Operation[T], durability: Durability, future: asyncio.Future[T], wakes: WakeRule[T]
     ) -> None:
         self.operation, self.durability, self.future, self.wakes = operation, durability, future, wakes
+
+    @property
+    def callers(self) -> int:
+        """The number of callers."""
+        return 1
+
+    @property
+    def is_cancelled(self) -> bool:
+        """True if no caller waits."""
+        return self.future.cancelled()
 
     @property
     def is_claim(self) -> bool:
@@ -256,13 +268,13 @@ class _Call(Generic[T]):
         """Store the error of the call."""
         self._error = error
 
-    def answer(self, failure: Exception | None) -> None:
-        """Answer the caller, if it still waits; on the event loop.
+    def answer(self, failure: _Failure | None) -> None:
+        """Answer the callers that still wait; on the event loop.
 
         Args:
             failure: the error of the whole transaction, if it failed.
         """
-        error = failure or self._error
+        error = failure() if failure is not None else self._error
         if self.future.done():
             if error is None and self._result is not None and self.abandoned is not None:
                 self.abandoned(self._result)
@@ -274,14 +286,55 @@ class _Call(Generic[T]):
 
 
 class _Append(_Call[Appended]):
-    """An append, which runs together with the others of its turn."""
+    """All appends of one turn of the event loop. A call for each would cost the thread as much as SQLite does.
+
+    Args:
+        rows: the rows of the first caller.
+        future: its future.
+        wakes: whom they wake.
+    """
+
+    durability = Durability.SYNCED
+    wakes: WakeRule[Appended] = Wakes.NO_WORKER
 
     def __init__(self, rows: Sequence[LogRow], future: asyncio.Future[Appended], wakes: Wakes) -> None:
-        self.rows, self.durability, self.future, self.wakes = rows, Durability.SYNCED, future, wakes
+        self.rows: list[LogRow] = []
+        self._callers: list[tuple[asyncio.Future[Appended], int]] = []
+        self.add(rows, future, wakes)
+
+    def add(self, rows: Sequence[LogRow], future: asyncio.Future[Appended], wakes: Wakes) -> None:
+        """Append the rows of one more caller."""
+        self.rows += rows
+        self._callers.append((future, len(rows)))
+        if wakes is not Wakes.NO_WORKER:
+            self.wakes = wakes
+
+    @property
+    @override
+    def callers(self) -> int:
+        return len(self._callers)
+
+    @property
+    @override
+    def is_cancelled(self) -> bool:
+        return all(future.cancelled() for future, _ in self._callers)
 
     @override
     def attempt(self, transaction: SqliteTransaction) -> None:
         self.succeed(transaction.append_now(self.rows))
+
+    @override
+    def answer(self, failure: _Failure | None) -> None:
+        appended, start = cast(Appended, self._result), 0
+        for future, count in self._callers:
+            if future.done():
+                pass
+            elif failure is not None or self._error is not None:
+                future.set_exception(failure() if failure is not None else cast(Exception, self._error))
+            else:
+                last = appended.last - len(self.rows) + start + count
+                future.set_result(Appended(appended.new[start : start + count], last))
+            start += count
 
 
 class SqliteWriter:
@@ -314,6 +367,7 @@ class SqliteWriter:
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[list[_Call[Any]] | None] = SimpleQueue()
         self._leaving: list[_Call[Any]] = []
+        self._append: _Append | None = None
         self._broken: _Failure | None = None
         self._ended = anyio.Event()
         self._closing = False
@@ -325,9 +379,18 @@ class SqliteWriter:
 
     poll_interval = None
 
-    async def append(self, rows: Sequence[LogRow], wakes: Wakes) -> Appended:
-        """Add records to the log; they are on disk when this call returns."""
-        return await self._submit(_Append(rows, self._loop.create_future(), wakes))
+    def append(self, rows: Sequence[LogRow], wakes: Wakes) -> asyncio.Future[Appended]:
+        """Add records to the log; they are on disk once the future has its result."""
+        self._require_open()
+        future: asyncio.Future[Appended] = self._loop.create_future()
+        if self._append is None:
+            self._append = _Append(rows, future, wakes)
+            self._put(self._append)
+        else:
+            self._append.add(rows, future, wakes)
+        if self._append.callers == HANDED_OVER_AT_ONCE:
+            self._hand_over()
+        return future
 
     async def run(self, operation: Operation[T], durability: Durability, wakes: WakeRule[T] = Wakes.NO_WORKER) -> T:
         """Run an operation; skip it if the caller stops waiting before the start."""
@@ -371,25 +434,26 @@ class SqliteWriter:
         return self._ended.is_set() and self._broken is None
 
     async def _submit(self, call: _Call[T]) -> T:
+        self._require_open()
+        self._put(call)
+        return await call.future
+
+    def _require_open(self) -> None:
         if self._broken is not None:
             raise self._broken()
         if self._closing:
             raise FatalError(self.where, expected="an open inbox", found="that it was closed")
-        self._put(call)
-        return await call.future
 
     def _put(self, call: _Call[Any]) -> None:
         """Hand a call to the thread with others of this turn of the event loop: waking a thread costs some 10 µs."""
         if not self._leaving:
             self._loop.call_soon(self._hand_over)
         self._leaving.append(call)
-        if len(self._leaving) == HANDED_OVER_AT_ONCE:
-            self._hand_over()
 
     def _hand_over(self) -> None:
         if self._leaving:
             self._queue.put(self._leaving)
-            self._leaving = []
+            self._leaving, self._append = [], None
 
     def _work(self) -> None:
         """The thread: turn after turn."""
@@ -405,7 +469,7 @@ class SqliteWriter:
             claims = [*self._claims, *(call for call in derived if call.is_claim)]
             is_over = is_last or self._broken is not None
             due = [call for call in claims if is_over or call.after is None or call.after < self._number]
-            self._claims = [call for call in claims if call not in due and not call.future.cancelled()]
+            self._claims = [call for call in claims if call not in due and not call.is_cancelled]
             derived = [*(call for call in derived if not call.is_claim), *due]
             for call in due:
                 call.number = self._number
@@ -428,7 +492,7 @@ class SqliteWriter:
         began = time.perf_counter()
         failure = self._broken
         if failure is None:
-            wanted = [call for call in calls if not call.future.cancelled()]
+            wanted = [call for call in calls if not call.is_cancelled]
             failure = self._caught(partial(self._run, wanted, is_synced=is_synced))
             # Only appends and commands are acknowledged. The rest is derived again from them after a restart.
             missing = self._missing() if is_synced and failure is None else None
@@ -480,6 +544,9 @@ class SqliteWriter:
 
     def _append_together(self, calls: Sequence[_Append]) -> None:
         """Run appends in one statement: each statement waits for the interpreter's lock, which the event loop holds."""
+        if len(calls) == 1:
+            calls[0].attempt(self._transaction)
+            return
         rows = [row for call in calls for row in call.rows]
         if not rows:
             return
@@ -540,9 +607,10 @@ class SqliteWriter:
     def _deliver(self, calls: Sequence[_Call[Any]], failure: _Failure | None, seconds: float) -> None:
         """Answer all callers, on the event loop."""
         for call in calls:
-            call.answer(failure() if failure is not None else None)
+            call.answer(failure)
         if failure is None:
-            self._observe(CommittedTransaction(len(calls), sum(len(call.rows) for call in calls), seconds))
+            answered, rows = sum(call.callers for call in calls), sum(len(call.rows) for call in calls)
+            self._observe(CommittedTransaction(answered, rows, seconds))
 
     def _sqlite_error(self, error: sqlite3.Error) -> SfnError:
         return to_inbox_error(error, self.where) or self._unexpected(error)

@@ -11,7 +11,7 @@ them in its thread. A statement is written in PostgreSQL's words, see `sfn.inbox
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import timedelta
 from enum import Enum, auto
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -199,8 +199,8 @@ class Runner(Protocol):
         """Name of the database in errors."""
         ...
 
-    async def append(self, rows: Sequence[LogRow], wakes: Wakes) -> Appended:
-        """Add records to the log; they are on disk when this call returns."""
+    def append(self, rows: Sequence[LogRow], wakes: Wakes) -> Awaitable[Appended]:
+        """Add records to the log; they are on disk when this awaitable has its result."""
         ...
 
     async def run(self, operation: Operation[T], durability: Durability, wakes: WakeRule[T] = Wakes.NO_WORKER) -> T:
