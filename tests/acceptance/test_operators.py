@@ -380,7 +380,7 @@ async def test_a_drop_is_waited_for_until_no_replica_can_lag(tmp_path: Path) -> 
             "sales.dropped: nothing to publish: the table has no live file, as in the catalog\n",
         )
         # Nothing is said of what is over before the first look at it.
-        assert told.err == "" or told.err.startswith("sales.dropped: a drop is pending; next check in ")
+        assert told.err == "" or "; next check in " in told.err
         assert here.lake.published("dropped") is None
 
 
