@@ -147,11 +147,7 @@ async def test_dead_letter_has_its_subject_and_opening_time(ground: Ground) -> N
     ground.clock.turn(300)
     await ground.settle(await ground.claim(), DeadLettered(DeadLetterReason.LOCATION_REFUSED, "elsewhere"))
     (letter,) = await ground.inbox.get_many([number, number + 7])
-    assert (letter.subject, letter.reason, letter.detail) == (
-        ORDERS,
-        DeadLetterReason.LOCATION_REFUSED,
-        "elsewhere",
-    )
+    assert (letter.subject, letter.reason, letter.detail) == (ORDERS, DeadLetterReason.LOCATION_REFUSED, "elsewhere")
     assert (letter.opened_at, letter.changed_at, letter.sender) == (opened, ground.now, None)
 
 

@@ -11,13 +11,7 @@ from sfn.domain.events import IntentOutcome, Notification, PutResult
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import Done, Retry
 from sfn.inbox import intents
-from sfn.inbox.intents import (
-    CHECK_DELAYS,
-    MAX_CHECKS_PER_CLAIM,
-    MAX_UNKNOWN_TABLES,
-    MERGE_WINDOW,
-    WHOLE_CATALOG_ID,
-)
+from sfn.inbox.intents import CHECK_DELAYS, MAX_CHECKS_PER_CLAIM, MAX_UNKNOWN_TABLES, MERGE_WINDOW, WHOLE_CATALOG_ID
 from sfn.inbox.model import OpenIntentStats
 from tests.promises.inboxes import (
     DAY,
@@ -290,9 +284,7 @@ async def test_known_tables_other_peers_and_whole_catalogs_do_not_count(ground: 
     assert sorted(await looks(ground)) == ["few", "prod:sales.orders", "prod:sales.stock"]
 
 
-async def test_extended_catalog_intent_does_not_delay_its_next_check(
-    ground: Ground,
-) -> None:
+async def test_extended_catalog_intent_does_not_delay_its_next_check(ground: Ground) -> None:
     await ground.inbox.put([*flood(MAX_UNKNOWN_TABLES), intent("too many", STOCK)])
     # Intents whose answers come before the fold count as none.
     await fold_all(ground)
@@ -334,9 +326,7 @@ async def test_unresolved_commit_after_the_merge_window_has_its_own_checks(groun
     assert [at for at, _ in await asks(ground)] == times
 
 
-async def test_commit_merges_only_with_an_unresolved_one_of_the_same_table(
-    ground: Ground,
-) -> None:
+async def test_commit_merges_only_with_an_unresolved_one_of_the_same_table(ground: Ground) -> None:
     await left(ground, "a", RETURNS)
     await ground.inbox.put([intent("b")])
     await left(ground, "c")

@@ -10,13 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from sfn.domain.events import (
-    IntentOutcome,
-    Notification,
-    PutResult,
-    TableOrigin,
-    UndecodableRequest,
-)
+from sfn.domain.events import IntentOutcome, Notification, PutResult, TableOrigin, UndecodableRequest
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import (
     Capacity,

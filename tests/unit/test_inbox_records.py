@@ -95,14 +95,7 @@ objects = st.builds(StoredObject, st.binary(max_size=8), texts)
 caches = st.builds(
     PublishCache, st.none() | tables, st.none() | texts, st.dictionaries(texts, st.none() | objects, max_size=2)
 )
-pending = st.builds(
-    PendingChange,
-    st.none() | texts,
-    st.none() | names,
-    st.booleans(),
-    st.booleans(),
-    st.booleans(),
-)
+pending = st.builds(PendingChange, st.none() | texts, st.none() | names, st.booleans(), st.booleans(), st.booleans())
 
 
 @st.composite

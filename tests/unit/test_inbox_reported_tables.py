@@ -283,12 +283,7 @@ def test_published_file_shows_the_uuid_before_all_events_are_published() -> None
 
 @pytest.mark.parametrize(
     "undecided",
-    [
-        job(uuid="u", pending=PendingChange(is_unspecific=True)),
-        job(published=None),
-        job(published=3),
-        job(uuid="v"),
-    ],
+    [job(uuid="u", pending=PendingChange(is_unspecific=True)), job(published=None), job(published=3), job(uuid="v")],
     ids=["events are pending", "nothing is published", "another file is published", "another table is published"],
 )
 def test_undecided_locations_stay(undecided: Job) -> None:

@@ -190,11 +190,7 @@ def test_an_ask_makes_a_row_and_teaches_it_a_place() -> None:
     assert on_wakeup(None, Wakeup(ORDERS), NOW, CAP) == Job(ORDERS, NOW, version=1)
     taught = on_wakeup(None, Wakeup(ORDERS, "s3://lake/a"), NOW, CAP)
     assert taught == Job(
-        ORDERS,
-        NOW,
-        version=1,
-        locations=frozenset({"s3://lake/a"}),
-        table_state=TableState(has_settled=True),
+        ORDERS, NOW, version=1, locations=frozenset({"s3://lake/a"}), table_state=TableState(has_settled=True)
     )
     assert on_wakeup(taught, Wakeup(ORDERS, "s3://lake/a"), NOW, CAP) is None
     learnt = on_wakeup(taught, Wakeup(ORDERS, "s3://lake/b"), NOW, CAP)

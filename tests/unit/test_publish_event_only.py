@@ -497,9 +497,7 @@ async def test_what_was_not_heard_yet_when_its_files_went_is_heard_when_it_comes
 
 
 @pytest.mark.parametrize("without", WITHOUT_FILES)
-async def test_a_wrong_event_about_a_table_without_files_is_no_dead_letter(
-    without: Callable[[Policy], Policy],
-) -> None:
+async def test_a_wrong_event_about_a_table_without_files_is_no_dead_letter(without: Callable[[Policy], Policy]) -> None:
     line = ToldLine()
     line.policy = without(line.policy)
     await line.hear(

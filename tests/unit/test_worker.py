@@ -41,13 +41,7 @@ from sfn.storage import ERROR_BY_REACH, PROPAGATION_SECONDS, PermissionTracker, 
 from sfn.storage.memory import MemoryStore
 from sfn.worker import worker
 from sfn.worker.capacity import MAX_PAUSE, MAX_RETRY_AFTER, RetryPolicy
-from sfn.worker.worker import (
-    MAX_UNEXPECTED_ERRORS,
-    Leases,
-    UnexpectedErrorKind,
-    WorkerOptions,
-    classify_error,
-)
+from sfn.worker.worker import MAX_UNEXPECTED_ERRORS, Leases, UnexpectedErrorKind, WorkerOptions, classify_error
 from tests.promises.inboxes import PLENTY
 from tests.support.clock import HandClock
 from tests.support.working import REFRESH, TABLE, Desk, WatchedInbox

@@ -14,14 +14,7 @@ from typing_extensions import override
 
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
-from sfn.domain.jobs import (
-    Capacity,
-    ConcurrencyGroup,
-    Done,
-    LeasedJob,
-    Outcome,
-    Priority,
-)
+from sfn.domain.jobs import Capacity, ConcurrencyGroup, Done, LeasedJob, Outcome, Priority
 from sfn.errors import ErrorScope, Transient
 from sfn.inbox import ClaimResult
 from sfn.inbox.model import InboxConfig as InboxTerms
@@ -328,10 +321,7 @@ def test_a_shortage_of_the_process_is_told_once_a_minute_and_when_it_is_over() -
         for _ in range(30):
             away.fails(ErrorScope.PROCESS)
         away.works()
-    assert told(records) == [
-        ("warning", "process short of resources", ""),
-        ("info", "process recovered", ""),
-    ]
+    assert told(records) == [("warning", "process short of resources", ""), ("info", "process recovered", "")]
 
 
 def test_a_shortage_is_one_tables_own_where_others_were_served_since_its_last() -> None:

@@ -48,12 +48,7 @@ FIELDS = {"event", "catalog", "table", "attempt", "outcome", "reason", "why", "s
 
 def claim(subject: JobKey) -> LeasedJob:
     return LeasedJob(
-        subject,
-        ConcurrencyGroup("prod", "", Priority.LIVE),
-        fencing_token=1,
-        version=1,
-        attempt=3,
-        failing_since=NOON,
+        subject, ConcurrencyGroup("prod", "", Priority.LIVE), fencing_token=1, version=1, attempt=3, failing_since=NOON
     )
 
 

@@ -316,10 +316,7 @@ async def test_a_renamed_table_that_is_missing_under_both_names_is_one_absence(
 async def test_while_a_sweep_runs_the_report_of_the_one_before_is_kept(world: World) -> None:
     """What that found wrong may come last in this one."""
     seen: list[SweepReport | None] = []
-    sweeps, ports = (
-        SweepRunner(world.clock),
-        SweepPorts(world.catalog, world.inbox, world.clock),
-    )
+    sweeps, ports = (SweepRunner(world.clock), SweepPorts(world.catalog, world.inbox, world.clock))
     world.create("orders")
     world.catalog.before_load = lambda: seen.append(sweeps.latest_reports["prod"].previous)
     reports = []
