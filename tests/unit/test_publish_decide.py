@@ -335,6 +335,19 @@ async def test_a_hint_that_the_same_table_under_another_name_will_replace_stays(
     assert line.hint() == said is not None
 
 
+async def test_who_came_while_a_tombstone_took_the_hint_along_writes_it_again(line: Line) -> None:
+    await line.publish_new(seconds=60)
+    line.catalog.rename(A, B)
+    await line.hear(Notification(A, renamed_to=B), Notification(B), seconds=600)
+    said, theirs = line.hint(), line.store.files[key_of(B)]
+    lay(line, key_of(B), line.document(B), state="dropped", dropped_at="2026-01-01T00:00:00Z")
+    await line.hear_only(A)
+    assert line.hint() is None
+    line.store.files[key_of(B)] = theirs
+    await line.work(seconds=600)
+    assert line.hint() == said is not None
+
+
 @pytest.mark.parametrize(("naming", "seen_at_once"), [(IDENTIFIER, False), (UUID, False), (ORDINAL, True)])
 async def test_a_second_table_of_another_catalog_ends_the_hint_once_it_is_seen(
     naming: Naming, seen_at_once: bool

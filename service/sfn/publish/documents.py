@@ -204,6 +204,9 @@ def clear_hint(
             hint,
             fallback_body=cleared_hint(context, hint, repeated=repeated),
         )
+        if not version_hint.is_cleared(hint.body):
+            # A table that came to this location meanwhile may have found the hint there, and counts on it.
+            builder.wake_locations.add(location)
 
 
 def _require_own_folder(context: PublishContext, table_files: TableFiles, builder: PlanBuilder) -> None:
