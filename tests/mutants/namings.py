@@ -144,6 +144,16 @@ NAMINGS = (
         "publishes and no end",
     ),
     Mutant(
+        "09-hint-that-goes-wakes-nobody",
+        "tests/unit/test_publish_decide.py::test_who_came_while_a_tombstone_took_the_hint_along_writes_it_again[asyncio]",
+        "assert line.hint() == said is not None",
+    ),
+    Mutant(
+        "09-newer-leads-on-before-older",
+        "tests/unit/test_publish_drops.py::test_a_newer_file_leads_on_to_another_place_only_after_an_older_one[asyncio]",
+        """["current"] * 3""",
+    ),
+    Mutant(
         "09-tombstone-leads-to-older",
         "tests/unit/test_publish_drops.py"
         "::test_what_only_a_lost_inbox_knew_goes_before_what_leads_to_it[asyncio-not purged]",

@@ -491,9 +491,7 @@ async def test_a_drop_that_was_told_of_the_next_table_counts(restored: Line) -> 
     assert restored.document(A)["state"] == "dropped"
 
 
-async def test_a_drop_is_not_told_of_what_the_row_missed_before_it_had_that_table(
-    restored: Line,
-) -> None:
+async def test_a_drop_is_not_told_of_what_the_row_missed_before_it_had_that_table(restored: Line) -> None:
     """The name had one table, then another elsewhere that nobody published, which is what was dropped."""
     restored.store.files[restored.catalog.create(A).metadata_location] = b"{}"
     await restored.hear(Notification(A), seconds=20)
@@ -508,6 +506,23 @@ async def test_a_drop_is_not_told_of_what_the_row_missed_before_it_had_that_tabl
     await restored.work(60, only=lambda table: table == A)
     assert restored.document(A, ELSEWHERE)["state"] == "dropped"
     assert restored.document(A)["state"] == "current"
+
+
+async def test_a_newer_file_leads_on_to_another_place_only_after_an_older_one(restored: Line) -> None:
+    """The inbox may be lost between the two: once the table is dropped, a reader would come back to the older one."""
+    await restored.publish_new()
+    restored.catalog.rename(A, B)
+    restored.catalog.commit(B)
+    await restored.inbox.put([Notification(B)])
+    await restored.work(60, only=lambda table: table == B)
+    restored.catalog.rename(B, C)
+    restored.catalog.commit(C, location=ELSEWHERE)
+    await restored.inbox.put([Notification(C), Notification(B, renamed_to=C)])
+    await restored.work(20, only=lambda table: table != A)
+    places = {A: AT, B: AT, C: ELSEWHERE}
+    assert [restored.document(*one)["state"] for one in places.items()] == ["current"] * 3
+    await restored.work(3600)
+    assert [restored.document(*one)["state"] for one in places.items()] == ["renamed", "renamed", "current"]
 
 
 @pytest.mark.parametrize("naming", NAMINGS.values(), ids=NAMINGS)
@@ -541,10 +556,7 @@ async def test_a_tombstone_leads_on_once_its_table_is_there_at_another_place(res
     restored.catalog.register(A, replace(table, location=ELSEWHERE, metadata_location=pointer))
     await restored.hear(Notification(A), seconds=60)
     assert restored.document(A)["moved_to"]["sfn_file_path"].startswith(ELSEWHERE)
-    assert (
-        restored.document(A)["state"],
-        restored.document(A, ELSEWHERE)["state"],
-    ) == ("moved", "current")
+    assert (restored.document(A)["state"], restored.document(A, ELSEWHERE)["state"]) == ("moved", "current")
 
 
 async def test_a_tombstone_leads_on_at_once_where_only_the_new_name_at_another_place_was_told_of(
@@ -560,9 +572,7 @@ async def test_a_tombstone_leads_on_at_once_where_only_the_new_name_at_another_p
     assert restored.document(A)["moved_to"]["name"] == "b"
 
 
-async def test_what_leads_to_a_file_that_is_gone_leads_on_once_the_table_has_another_name(
-    restored: Line,
-) -> None:
+async def test_what_leads_to_a_file_that_is_gone_leads_on_once_the_table_has_another_name(restored: Line) -> None:
     table = restored.catalog.create(A)
     restored.store.files[table.metadata_location] = b"{}"
     await restored.hear(Notification(A), seconds=20)
