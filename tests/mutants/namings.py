@@ -144,12 +144,12 @@ NAMINGS = (
         "publishes and no end",
     ),
     Mutant(
-        "09-hint-that-goes-wakes-nobody",
+        "09-deleted-hint-wakes-no-table",
         "tests/unit/test_publish_decide.py::test_who_came_while_a_tombstone_took_the_hint_along_writes_it_again[asyncio]",
         "assert line.hint() == said is not None",
     ),
     Mutant(
-        "09-newer-leads-on-before-older",
+        "09-newer-file-is-forwarded-before-older",
         "tests/unit/test_publish_drops.py::test_a_newer_file_leads_on_to_another_place_only_after_an_older_one[asyncio]",
         """["current"] * 3""",
     ),

@@ -231,7 +231,7 @@ class ForkedModule:
         return self._fork.poll()
 
     def terminate(self, patience: float) -> int:
-        """Terminate it and return its exit status; kill it after so many seconds, and return -1."""
+        """Terminate it. Return its exit status, or -1 if it had to be killed after `patience` seconds."""
         self._fork.terminate()
         try:
             return self._fork.wait(patience)

@@ -286,7 +286,9 @@ class _Call(Generic[T]):
 
 
 class _Append(_Call[Appended]):
-    """All appends of one turn of the event loop. A call for each would cost the thread as much as SQLite does.
+    """Appends of several callers in one turn of the event loop: all are stored, or none.
+
+    With a call for each of them, the thread would spend as much time on the calls as on the statement.
 
     Args:
         rows: the rows of the first caller.
@@ -544,9 +546,6 @@ class SqliteWriter:
 
     def _append_together(self, calls: Sequence[_Append]) -> None:
         """Run appends in one statement: each statement waits for the interpreter's lock, which the event loop holds."""
-        if len(calls) == 1:
-            calls[0].attempt(self._transaction)
-            return
         rows = [row for call in calls for row in call.rows]
         if not rows:
             return

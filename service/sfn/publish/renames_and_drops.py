@@ -433,10 +433,11 @@ def _forward_renamed(
         )
         return
     older = jobs_with_older_files(context, doc.guid, [table_files]) if doc.is_live and doc.guid is not None else []
-    if older := [wakeup for wakeup in older if wakeup.table != rename_target.name]:
-        # Once the new file is dropped, a reader of this directory would come back to an older one. If the inbox is lost
-        # before, no job knows this directory any more.
-        builder.wait_for(older, *recheck_after_older(context))
+    others = [wakeup for wakeup in older if wakeup.table != rename_target.name]
+    if others:
+        # Once the table is dropped, a reader of this directory would come back to an older file. If the inbox is lost
+        # before that, no job knows this directory any more.
+        builder.wait_for(others, *recheck_after_older(context))
         return
     complete_commit_files(context, table_files, builder)
     clear_hint(context, table_files, builder)
