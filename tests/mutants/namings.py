@@ -154,6 +154,12 @@ NAMINGS = (
         """["current"] * 3""",
     ),
     Mutant(
+        "09-newer-file-moves-before-older",
+        "tests/unit/test_publish_decide.py"
+        "::test_that_is_so_too_where_an_older_one_lies_at_a_place_that_the_table_left[asyncio]",
+        """("current", "current")""",
+    ),
+    Mutant(
         "09-tombstone-leads-to-older",
         "tests/unit/test_publish_drops.py"
         "::test_what_only_a_lost_inbox_knew_goes_before_what_leads_to_it[asyncio-not purged]",

@@ -38,10 +38,12 @@ class Cause:
     Attributes:
         asked: when the catalog was asked whose answer was written, if one was.
         by: the identifier whose row wrote it.
+        is_next_table: the file was given to the table that has this identifier now.
     """
 
     asked: datetime | None = None
     by: tuple[str, ...] | None = None
+    is_next_table: bool = False
 
 
 NOTHING = Cause()
@@ -128,11 +130,12 @@ class Checker:
             if doc["asked_at"] != before.get("asked_at"):
                 self.late = self.late | {key} if self.now() - asked > LEASE else self.late - {key}
             self.seen_at[doc["metadata_file_path"]] = datetime.fromisoformat(doc["written_at"])
+        cause = Cause(asked, *_author(before, doc)) if doc else NOTHING
         here = key.rpartition("/")[0] + "/"
         for place in sorted(self.places):
             folders = [site.folder for site in self._sites_at(place)]
             if here in folders or key == version_hint.key_of(place) or self._points_to(place, here):
-                self.look(place, Cause(asked, (*doc["namespace"], doc["name"]) if doc else None))
+                self.look(place, cause)
 
     def look(self, place: str, cause: Cause = NOTHING) -> None:
         """Read a directory in every way, once something was written there."""
@@ -320,6 +323,12 @@ class Checker:
             self.stated += 1
 
 
+def _author(before: dict[str, Any], doc: dict[str, Any]) -> tuple[tuple[str, ...], bool]:
+    """Whose row wrote a document, and whether it gave the file of one table to another."""
+    is_next = doc["state"] == before.get("state") == "current" and doc["guid"] != before["guid"]
+    return (*doc["namespace"], doc["name"]), is_next
+
+
 def check_written(checker: Checker, key: str, doc: dict[str, Any], before: dict[str, Any]) -> None:
     """Compare a document with what the catalogs had, and with what lies beside it.
 
@@ -406,7 +415,9 @@ def check_refusal(
     An answer may be as old as the replicas' lag, and one that is written late older. What was told of alone, and what a
     second catalog has, may be elsewhere than this knows. Where another name's row says what became of a table, the one
     that has its name now is found once its own row was looked at. Where nothing is swept, a table that was renamed and
-    of which nobody said so counts as gone by its old name if its new one is not published in time: that is stated.
+    of which nobody said so counts as gone by its old name if its new one is not published in time: that is stated. So
+    is a table that came back to a name whose tombstone leads to the name it left, if the next table of that name is
+    published first: the file there is right at once, and this one as soon as its own row has looked.
 
     Args:
         reader: (place, identifier) of one that reads by name.
@@ -421,10 +432,20 @@ def check_refusal(
             return
         since = checker.there_since(identifier, place)
         is_known = cause.asked is not None and since is not None and cause.asked - since >= REPLICA_LAG
-        if is_known and cause.by != identifier and not checker.policies[-1].is_swept:
+        is_led = cause.is_next_table and since is not None and not _has_looked(checker, reader, since)
+        if is_known and cause.by != identifier and (is_led or not checker.policies[-1].is_swept):
             checker.stated += 1
         elif is_known and not checker.event_only and len(checker.catalogs) == 1:
             checker.blame_for_now("refused: name", f"{reader} there since {since}: {found}")
+
+
+def _has_looked(checker: Checker, reader: tuple[str, tuple[str, ...]], since: datetime) -> bool:
+    """Whether the row of a name has written there what the catalog said after a time."""
+    place, identifier = reader
+    return any(
+        (*doc["namespace"], doc["name"]) == identifier and datetime.fromisoformat(doc["asked_at"]) >= since
+        for _, doc in checker.documents(place)
+    )
 
 
 def is_stated(reader: tuple[str, ...], at: datetime, back: datetime) -> bool:

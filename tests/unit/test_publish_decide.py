@@ -87,7 +87,7 @@ async def test_that_is_so_too_where_an_older_one_lies_at_a_place_that_the_table_
     line.store.files[line.catalog.commit(B, location=there).metadata_location] = b"{}"
     line.clock.turn(2 * LAG.total_seconds())
     await line.hear_only(B)
-    assert (line.document(A)["state"], line.document(B)["state"]) == ("current", "moved")
+    assert (line.document(A)["state"], line.document(B)["state"]) == ("current", "current")
     line.catalog.drop(B)
     line.catalog.create(A, "file:///warehouse/n/new")
     line.clock.turn(TERMS.lease.total_seconds())

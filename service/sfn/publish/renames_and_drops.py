@@ -382,9 +382,12 @@ def _forward_moved(context: PublishContext, table_files: TableFiles, builder: Pl
     if main_file not in outdated:
         _expire(context, table_files, builder)
         return
-    if main_file.doc.guid is not None:
+    older = jobs_with_older_files(context, main_file.doc.guid, [table_files]) if main_file.doc.guid is not None else []
+    if older and main_file.doc.is_live:
         # Only its file shows a job that the inbox lost. A reader must not come back to that file once ours is gone.
-        builder.wake(jobs_with_older_files(context, main_file.doc.guid, [table_files]))
+        builder.wait_for(older, *recheck_after_older(context))
+        return
+    builder.wake(older)
     complete_commit_files(context, table_files, builder)
     clear_hint(context, table_files, builder)
     builder.wake_locations.add(table_files.layout.location)
