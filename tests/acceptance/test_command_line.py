@@ -103,8 +103,7 @@ def test_without_any_settings_it_shows_what_to_write(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [("status",), ("audit",), ("notify", "sales.orders"), ("reconcile",), ("reconcile", "--dry-run")],
+    "arguments", [("status",), ("audit",), ("notify", "sales.orders"), ("reconcile",), ("reconcile", "--dry-run")]
 )
 def test_a_forgotten_configuration_is_named_before_all_that_it_lacks(
     tmp_path: Path, arguments: tuple[str, ...]

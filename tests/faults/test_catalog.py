@@ -26,11 +26,7 @@ Record = Callable[[str, object], None]
 
 ALL_TABLES, DROPPED = 40, 3
 SWEEPS = 3
-SCHEMA = {
-    "type": "struct",
-    "schema-id": 0,
-    "fields": [{"id": 1, "name": "id", "required": False, "type": "long"}],
-}
+SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "id", "required": False, "type": "long"}]}
 
 
 @asynccontextmanager

@@ -222,11 +222,7 @@ OPERATOR = "an-operators-token"
 def served() -> Any:  # noqa: ANN401 - an application
     service = Service()
     return build_app(
-        service.ingest(),
-        service.readiness,
-        version="1",
-        on_fatal=service.broken.append,
-        routers=[Office().router()],
+        service.ingest(), service.readiness, version="1", on_fatal=service.broken.append, routers=[Office().router()]
     )
 
 

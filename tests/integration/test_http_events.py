@@ -342,11 +342,7 @@ async def test_a_cloudevent_is_taken_and_a_repeat_is_a_duplicate(
 ) -> None:
     body = golden("lakekeeper-updateTable")
     assert (await answer(catalog_connect, request(STRUCTURED, body=body))).json == TAKEN
-    assert (await answer(catalog_connect, request(body=body))).json == {
-        "accepted": 0,
-        "duplicates": 1,
-        "ignored": 0,
-    }
+    assert (await answer(catalog_connect, request(body=body))).json == {"accepted": 0, "duplicates": 1, "ignored": 0}
     assert [hint.subject for hint in catalog_service.inbox.taken] == [TABLE]
 
 

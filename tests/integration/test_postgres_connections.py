@@ -175,9 +175,7 @@ async def test_a_claim_with_an_unknown_outcome_is_made_again_at_once(ground: Gro
     assert await ground.inbox.renew(claimed.jobs) == list(claimed.jobs)
 
 
-async def test_a_claim_with_an_unknown_outcome_that_another_process_took_over_is_not_given_back(
-    ground: Ground,
-) -> None:
+async def test_a_claim_with_an_unknown_outcome_that_another_process_took_over_is_not_given_back(ground: Ground) -> None:
     await fill(ground.inbox, 1)
     ground.wire.cut_at(COMMIT, Cut.AFTER)
     with pytest.raises(OutcomeUnknown, match="uncertain"):
@@ -488,11 +486,7 @@ async def end_listeners(dsn: str) -> None:
 
 async def test_a_signal_that_cannot_be_sent_delays_nothing(direct_dsn: str) -> None:
     """A transaction of the server that has sent a signal keeps others from sending until its end."""
-    async with (
-        replicas(direct_dsn, SystemClock(), 1) as [inbox],
-        session(direct_dsn) as other,
-        other.transaction(),
-    ):
+    async with replicas(direct_dsn, SystemClock(), 1) as [inbox], session(direct_dsn) as other, other.transaction():
         await other.execute("NOTIFY elsewhere")
         with anyio.fail_after(5):
             await fill(inbox, 3)

@@ -394,10 +394,7 @@ async def test_no_acknowledged_event_is_lost_however_often_the_server_is_killed(
     with own.database() as database:
         dsn, record, stop = own.dsn(database), Record(), anyio.Event()
         own.execute(f"ALTER DATABASE {database} SET synchronous_commit = off")
-        async with (
-            replicas(dsn, SystemClock(), 2, SHORT_LEASES) as inboxes,
-            anyio.create_task_group() as tasks,
-        ):
+        async with replicas(dsn, SystemClock(), 2, SHORT_LEASES) as inboxes, anyio.create_task_group() as tasks:
             for number in range(8):
                 tasks.start_soon(send, inboxes[number % 2], number, record, stop)
             for inbox in inboxes:

@@ -486,10 +486,7 @@ async def test_a_transaction_that_the_server_rolls_back_at_its_commit_is_an_erro
         with suppress(PostgresFault):
             await transaction.connection.execute("SELECT 1 / 0")
 
-    async with (
-        replicas(admin_dsn, SystemClock(), 1) as [inbox],
-        connected(PostgresServer(admin_dsn)) as runner,
-    ):
+    async with replicas(admin_dsn, SystemClock(), 1) as [inbox], connected(PostgresServer(admin_dsn)) as runner:
         with pytest.raises(Transient, match="ended with ROLLBACK"):
             await runner.on_tables(go_on)
         assert await inbox.retired_catalogs() == frozenset()

@@ -125,11 +125,7 @@ GATEWAYS = (
         "[asyncio-hints3-instead3-False]",
         "assert isinstance(outcome, DeadLettered)",
     ),
-    Mutant(
-        "15-commit-is-sent-twice",
-        f"{ANSWERS}::test_what_may_change_something_is_sent_once",
-        "count(COMMIT) == 1",
-    ),
+    Mutant("15-commit-is-sent-twice", f"{ANSWERS}::test_what_may_change_something_is_sent_once", "count(COMMIT) == 1"),
     Mutant(
         "15-commit-takes-a-connection-that-was-idle",
         f"{CONNECTIONS}::test_a_commit_goes_over_no_connection_that_the_catalog_may_be_closing",
@@ -140,11 +136,7 @@ GATEWAYS = (
         "tests/integration/test_gateway_requests.py::test_a_target_that_is_no_path_goes_nowhere",
         "assert answer.status in",
     ),
-    Mutant(
-        "15-newest-body-makes-room",
-        f"{BODIES}::test_the_oldest_incomplete_body_makes_room",
-        "fast.add(8)",
-    ),
+    Mutant("15-newest-body-makes-room", f"{BODIES}::test_the_oldest_incomplete_body_makes_room", "fast.add(8)"),
     Mutant("15-empty-body-makes-room", f"{BODIES}::test_a_body_that_holds_nothing_has_no_room_to_make", "False"),
     Mutant("15-bodies-are-given-up-in-vain", f"{BODIES}::test_nobody_is_given_up_in_vain", "slow.is_evicted"),
     Mutant(

@@ -323,9 +323,7 @@ NAMINGS = (
         broken("rest: a timeline out of order"),
     ),
     Mutant(
-        "13-branch-keeps-an-old-pointer",
-        f"{FILES}::test_every_branch_follows_the_pointer",
-        broken("rest: branches"),
+        "13-branch-keeps-an-old-pointer", f"{FILES}::test_every_branch_follows_the_pointer", broken("rest: branches")
     ),
     Mutant(
         "13-commits-that-coalesced-are-lost",

@@ -139,11 +139,7 @@ TABLE = (
         f"{REPORTED_BY_ALL}::test_event_during_a_publish_is_not_lost[asyncio-SQLite]",
         'assert await now(ground) == ("u1", (pointer(3),))',
     ),
-    Mutant(
-        "05-memory-may-skip",
-        f"{DIRECTED}::test_memory_does_not_skip",
-        "assert HINT in stage.world.files.bodies",
-    ),
+    Mutant("05-memory-may-skip", f"{DIRECTED}::test_memory_does_not_skip", "assert HINT in stage.world.files.bodies"),
     Mutant(
         "05-echo-skips-on-memory",
         f"{ORDER}::test_memory_skips_nothing_for_an_event_that_says_no_more_than_look",
@@ -235,9 +231,7 @@ TABLE = (
         "assert not (await world.swept()).within_limit",
     ),
     Mutant(
-        "08-no-wait",
-        f"{DIRECTED}::test_an_older_answer_soon_after_a_write_is_not_followed",
-        broken("moved back: name"),
+        "08-no-wait", f"{DIRECTED}::test_an_older_answer_soon_after_a_write_is_not_followed", broken("moved back: name")
     ),
     Mutant(
         "08-unknown-order-is-forward",
@@ -245,9 +239,7 @@ TABLE = (
         'assert line.document(A)["metadata_file_path"] == current.metadata_location',
     ),
     Mutant(
-        "08-turned-ignored",
-        f"{DIRECTED}::test_an_abandoned_pointer_does_not_come_back",
-        broken("moved back: name"),
+        "08-turned-ignored", f"{DIRECTED}::test_an_abandoned_pointer_does_not_come_back", broken("moved back: name")
     ),
     Mutant(
         "08-other-names-do-not-count",

@@ -109,10 +109,7 @@ async def emptied(dsn: str) -> None:
         await connection.close()
 
 
-ADAPTERS: Mapping[str, Callable[[Site, HandClock], Opened]] = {
-    "SQLite": sqlite,
-    "PostgreSQL": postgres,
-}
+ADAPTERS: Mapping[str, Callable[[Site, HandClock], Opened]] = {"SQLite": sqlite, "PostgreSQL": postgres}
 
 
 @dataclass(frozen=True, slots=True)

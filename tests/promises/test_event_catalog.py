@@ -125,10 +125,7 @@ async def test_answer_has_the_reported_file(ground: Ground) -> None:
 
 async def test_table_that_got_the_name_last_has_it(ground: Ground) -> None:
     (first,), (other,) = ground.versions("a", 1), ground.versions("b", 1)
-    ground.known = (
-        TableReport("b", (other.metadata_location,), 5),
-        TableReport("a", (first.metadata_location,), 4),
-    )
+    ground.known = (TableReport("b", (other.metadata_location,), 5), TableReport("a", (first.metadata_location,), 4))
     answer = await ground.catalog.load(NAME, None)
     assert isinstance(answer, Loaded)
     assert answer.table == other

@@ -166,11 +166,7 @@ class Azure(Server):
         # Azurite's account is part of the path, hence twice in what is signed.
         text = "\n".join([*signed, f"/{ACCOUNT}/{ACCOUNT}/{name}", "restype:container"])
         signature = base64.b64encode(hmac.digest(base64.b64decode(ACCOUNT_KEY), text.encode(), hashlib.sha256)).decode()
-        headers = {
-            "x-ms-date": date,
-            "x-ms-version": VERSION,
-            "Authorization": f"SharedKey {ACCOUNT}:{signature}",
-        }
+        headers = {"x-ms-date": date, "x-ms-version": VERSION, "Authorization": f"SharedKey {ACCOUNT}:{signature}"}
         made = httpx.put(
             f"{self.endpoint}/{name}", params={"restype": "container"}, headers=headers, timeout=10.0, trust_env=False
         )

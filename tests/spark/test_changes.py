@@ -301,8 +301,7 @@ def test_a_snapshot_that_expired_is_named(spark: SparkSession, catalog: RestCata
     with catalog.client() as client:
         changing = Changing(spark, client, "changes.expired")
         changing.run(
-            "CREATE TABLE {} (id BIGINT) USING iceberg",
-            *(f"INSERT INTO {{}} VALUES ({number})" for number in range(4)),
+            "CREATE TABLE {} (id BIGINT) USING iceberg", *(f"INSERT INTO {{}} VALUES ({number})" for number in range(4))
         )
         table = client.load_table(changing.name)
         table.maintenance.expire_snapshots().by_ids([int(one) for one in changing.snapshots[1:3] if one]).commit()

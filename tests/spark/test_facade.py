@@ -20,11 +20,7 @@ TABLE = "reading.orders"
 MAX_DELAY = 1.0
 """Seconds from an SFN file to the batch that has its rows."""
 
-_CATALOG = {
-    "": "org.apache.iceberg.spark.SparkCatalog",
-    ".type": "rest",
-    ".cache-enabled": "false",
-}
+_CATALOG = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "rest", ".cache-enabled": "false"}
 
 
 VIEWS = (

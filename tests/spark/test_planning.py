@@ -195,8 +195,7 @@ def test_every_file_of_a_table_with_a_name_mapping_is_looked_into(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("sizes", "constants"),
-    [(None, {2: "a"}), ({1: 40}, {2: "a"}), ({1: 40, 2: 0}, {2: "a"}), ({1: 40, 2: 40}, {})],
+    ("sizes", "constants"), [(None, {2: "a"}), ({1: 40}, {2: "a"}), ({1: 40, 2: 0}, {2: "a"}), ({1: 40, 2: 40}, {})]
 )
 def test_only_the_size_of_a_column_shows_that_a_file_has_it(
     sizes: dict[int, int] | None, constants: dict[int, str]

@@ -284,11 +284,7 @@ MANNERS: Final[Mapping[AuthScheme, SignatureScheme]] = {
     AuthScheme.HMAC_SHA256: HmacSha256(b"x-polaris-signature-256"),
 }
 STANDARD, HMAC = MANNERS
-CATALOGS: Final = {
-    "hook": {"theirs": "prod", "other": "dev"},
-    "polaris": {"theirs": "dev"},
-    "etl": {"theirs": "prod"},
-}
+CATALOGS: Final = {"hook": {"theirs": "prod", "other": "dev"}, "polaris": {"theirs": "dev"}, "etl": {"theirs": "prod"}}
 """Of each sender: two that sign, and one that shows a token."""
 
 

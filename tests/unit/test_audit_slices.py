@@ -141,14 +141,7 @@ def hourly_table(version: int = 5, **more: Any) -> Table:  # noqa: ANN401 - any 
 
 def examined(said: int, kind: DifferenceKind | None = None, **more: Any) -> TableComparison:  # noqa: ANN401 - any attribute
     doc = Document(
-        "c1",
-        DOTTED_NAME.namespace,
-        DOTTED_NAME.name,
-        "u1",
-        pointer(said),
-        NOON,
-        NOW - timedelta(hours=2),
-        **more,
+        "c1", DOTTED_NAME.namespace, DOTTED_NAME.name, "u1", pointer(said), NOON, NOW - timedelta(hours=2), **more
     )
     own = TableFiles(FileLayout("file:///w/t"), "key", (OurFile("key", StoredObject(b"", "t"), doc),))
     difference = None if kind is None else TableDifference(DOTTED_NAME, kind, "how")

@@ -210,10 +210,7 @@ def test_what_is_read_names_few_and_counts_all(place: ReportLocation) -> None:
     assert found.oldest_file_seconds == 9
     assert [
         (one.tables, one.differing, one.unchecked, one.unchanged, one.worst_lag_seconds) for one in found.trend
-    ] == [
-        (10, 0, 0, 0, None),
-        (10, 5, 2, 1, 20),
-    ]
+    ] == [(10, 0, 0, 0, None), (10, 5, 2, 1, 20)]
 
 
 def test_of_two_processes_at_one_run_each_slice_is_in_the_report_once(place: ReportLocation) -> None:

@@ -300,11 +300,7 @@ async def test_any_other_404_is_trouble(server: Server, rest_catalog: PyIcebergC
     ids=["401", "429", "502", "no JSON"],
 )
 async def test_what_is_no_answer_is_trouble(
-    server: Server,
-    rest_catalog: PyIcebergCatalog,
-    answer: Responder,
-    kind: type[ExternalError],
-    scope: ErrorScope,
+    server: Server, rest_catalog: PyIcebergCatalog, answer: Responder, kind: type[ExternalError], scope: ErrorScope
 ) -> None:
     server.other = answer
     trouble = await trouble_of(rest_catalog)

@@ -215,8 +215,7 @@ async def test_no_token_is_the_catalogs_trouble(
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"private_key": PRIVATE}, {"token_uri": None}, {"type": "external_account", "client_email": None}],
+    "changes", [{"private_key": PRIVATE}, {"token_uri": None}, {"type": "external_account", "client_email": None}]
 )
 async def test_a_key_that_is_none_is_the_catalogs_trouble(
     server: Server, opened: Open, issuer: Server, tmp_path: Path, changes: dict[str, object]

@@ -72,8 +72,7 @@ async def test_namespace_levels_are_joined_as_the_catalog_wants(server: Server, 
 
 
 @pytest.mark.parametrize(
-    ("namespace", "name"),
-    [(("a.b",), "t"), ((), "t"), (("",), "t"), (("a",), ""), (("a",), "\ud800")],
+    ("namespace", "name"), [(("a.b",), "t"), ((), "t"), (("",), "t"), (("a",), ""), (("a",), "\ud800")]
 )
 async def test_what_cannot_be_said_is_not_asked(
     server: Server, opened: Open, namespace: tuple[str, ...], name: str

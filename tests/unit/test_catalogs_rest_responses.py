@@ -206,10 +206,7 @@ def test_properties_say_what_is_left_alone(properties: object, reason: str | Non
     ],
 )
 def test_properties_say_how_many_metadata_files_stay(deletes: object, most: object, kept: int | None) -> None:
-    properties = {
-        "write.metadata.delete-after-commit.enabled": deletes,
-        "write.metadata.previous-versions-max": most,
-    }
+    properties = {"write.metadata.delete-after-commit.enabled": deletes, "write.metadata.previous-versions-max": most}
     assert read(table(properties=properties)).previous_versions_max == kept
     assert read(table(properties=None)).previous_versions_max is None
 

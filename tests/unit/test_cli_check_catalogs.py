@@ -152,11 +152,7 @@ async def test_a_table_that_may_not_be_loaded_is_an_error(world: World) -> None:
         "t", scope=ErrorScope.TABLE, expected="the table", found="403", remedy="grant"
     )
     finding = await world.wrong()
-    assert (finding.severity, finding.where, finding.remedy) == (
-        Severity.ERROR,
-        "catalogs.prod: sales.orders",
-        "grant",
-    )
+    assert (finding.severity, finding.where, finding.remedy) == (Severity.ERROR, "catalogs.prod: sales.orders", "grant")
 
 
 async def test_trouble_of_the_whole_catalog_ends_it(world: World) -> None:
@@ -255,9 +251,7 @@ def fixture_retention_world(tmp_path: Path) -> World:
     return world
 
 
-async def test_a_table_that_forgets_within_the_time_of_a_sweep_is_warned_of(
-    retention_world: World,
-) -> None:
+async def test_a_table_that_forgets_within_the_time_of_a_sweep_is_warned_of(retention_world: World) -> None:
     finding = await retention_world.wrong()
     assert finding == CheckFinding(
         "catalogs.prod: sales.orders",

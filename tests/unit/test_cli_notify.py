@@ -191,10 +191,7 @@ def test_nobody_waits_for_ever(server: AdminServer, service: ServiceClient) -> N
         (
             table(state="dead", reason="location-refused", dead_letters=[LETTER]),
             "dead-letter",
-            [
-                "sales.orders: dead letter 7, location-refused: it lies elsewhere",
-                f"  → {remedy_for(LETTER)}",
-            ],
+            ["sales.orders: dead letter 7, location-refused: it lies elsewhere", f"  → {remedy_for(LETTER)}"],
         ),
         (
             table(reason="permanent", pending=NEWS, dead_letters=[LETTER], due_at=NOON + 5 * MINUTE),

@@ -36,20 +36,10 @@ def letter(reason: str) -> DeadLetterModel:
         (table(), "published; the file was written 5 min ago", Tone.GOOD, ""),
         (table(state="leased"), "a worker publishes the table now", Tone.GOOD, ""),
         (table(published=None), "no file yet: the last check found nothing to publish", Tone.WARNING, ""),
-        (
-            without("retired"),
-            "no file: the catalog prod is retired",
-            Tone.PLAIN,
-            "sfn retire prod --undo",
-        ),
+        (without("retired"), "no file: the catalog prod is retired", Tone.PLAIN, "sfn retire prod --undo"),
         (without("excluded"), "no file: the catalog's include or exclude leaves the table out", Tone.PLAIN, ""),
         (without("left-alone"), "no file: the table's own properties in the catalog exclude it", Tone.PLAIN, ""),
-        (
-            without("dropped"),
-            "dropped or renamed: the catalog has no such table, and its files say so",
-            Tone.PLAIN,
-            "",
-        ),
+        (without("dropped"), "dropped or renamed: the catalog has no such table, and its files say so", Tone.PLAIN, ""),
         (
             table(published=None, unpublished="dropped", renamed_to="sales.sold"),
             "renamed to sales.sold: its files lead there",
@@ -62,12 +52,7 @@ def letter(reason: str) -> DeadLetterModel:
             Tone.PLAIN,
             "sfn status sales.orders",
         ),
-        (
-            without("missing"),
-            "not found: the catalog has no such table, and no file exists",
-            Tone.WARNING,
-            "",
-        ),
+        (without("missing"), "not found: the catalog has no such table, and no file exists", Tone.WARNING, ""),
         (table(pending=NEWS, due_at=NOON), "a notification is pending; its check was due 0 s ago", Tone.WARNING, ""),
         (
             table(failing_since=NOON - timedelta(minutes=2), attempt=4, due_at=NOON + timedelta(seconds=9)),

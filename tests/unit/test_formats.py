@@ -311,9 +311,7 @@ NOTIFICATION_PATH = "/v1/theirs/namespaces/sales/tables/orders/notifications"
 def again(headers: Headers, body: bytes, path: str = PATH, *, is_signed: bool = False, told: str = "") -> EventRequest:
     """A request after it was kept."""
     return to_request(
-        to_undecodable(EventRequest(path, headers, body, HOOK), REFUSAL, is_signed=is_signed),
-        HOOK,
-        {told},
+        to_undecodable(EventRequest(path, headers, body, HOOK), REFUSAL, is_signed=is_signed), HOOK, {told}
     )
 
 

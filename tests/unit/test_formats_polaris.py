@@ -409,12 +409,7 @@ def test_an_event_that_names_its_table_is_more_than_a_webhook() -> None:
     assert outcome(golden("polaris-kafka-after-update-table"), ONE, MARKED) == ("polaris-events", 1, 0, 0)
 
 
-@given(
-    levels,
-    event_names,
-    event_names,
-    st.sampled_from(sorted(set(EVENT_TYPES) - {"AFTER_RENAME_TABLE"})),
-)
+@given(levels, event_names, event_names, st.sampled_from(sorted(set(EVENT_TYPES) - {"AFTER_RENAME_TABLE"})))
 def test_whatever_is_of_the_shape_becomes_its_hint(namespace: list[str], name: str, event_id: str, told: str) -> None:
     (hint,) = hints(polaris(told, namespace=namespace, table_name=name, event_id=event_id))
     assert (hint.subject, hint.event_id) == (TableIdentifier("prod", tuple(namespace), name), event_id)

@@ -123,21 +123,7 @@ def test_of_several_mounts_at_one_point_the_last_is_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [
-        "nfs",
-        "nfs3",
-        "nfs4",
-        "cifs",
-        "smb3",
-        "smbfs",
-        "lustre",
-        "gpfs",
-        "beegfs",
-        "ceph",
-        "virtiofs",
-        "9p",
-    ],
+    "kind", ["nfs", "nfs3", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "ceph", "virtiofs", "9p"]
 )
 def test_a_file_system_of_another_machine_is_known_by_its_kind(kind: str) -> None:
     assert Mount("/lake", kind).is_remote

@@ -131,8 +131,7 @@ def test_part_of_a_column_that_is_not_mapped_is_ignored(
 
 @pytest.mark.parametrize("mapping", [None, MAPPING])
 def test_column_without_a_field_id_is_ignored_where_others_have_one(
-    table: Callable[[pa.Table, Sequence[Mapping[str, Any]] | None], str],
-    mapping: Sequence[Mapping[str, Any]] | None,
+    table: Callable[[pa.Table, Sequence[Mapping[str, Any]] | None], str], mapping: Sequence[Mapping[str, Any]] | None
 ) -> None:
     point = pa.struct([column("x", LONG), column("was_y", LONG, 7)])
     fields = [column("was_id", LONG, 1), column("s", pa.string()), column("point", point, 3)]
@@ -201,12 +200,7 @@ NO_Q = {"d": None, "q": None}
             ],
         ),
         # What it has itself is not the partition's.
-        (
-            pa.struct([column("was_c", pa.string(), 3)]),
-            [{"was_c": "b"}, None],
-            (3, "a"),
-            [{"c": "b", **NO_Q}, None],
-        ),
+        (pa.struct([column("was_c", pa.string(), 3)]), [{"was_c": "b"}, None], (3, "a"), [{"c": "b", **NO_Q}, None]),
     ],
 )
 def test_part_of_a_struct_that_the_file_lacks_is_that_of_its_partition(

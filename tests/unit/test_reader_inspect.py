@@ -161,11 +161,7 @@ def test_a_missing_manifest_list_is_found_without_looking_deep(made: RealTable) 
 
 
 def test_a_snapshot_that_the_metadata_does_not_have_is_found(made: RealTable) -> None:
-    made.place.write(
-        snapshot_id=7,
-        guid=sfn.resolve(made.directory).document.guid,
-        metadata_file_path=made.pointer,
-    )
+    made.place.write(snapshot_id=7, guid=sfn.resolve(made.directory).document.guid, metadata_file_path=made.pointer)
     assert wrong(made) == [
         f"ref: {made.place.sfn_file().as_uri()}: expected the snapshot {made.main}, as the metadata file says, found 7"
     ]

@@ -97,11 +97,7 @@ def test_a_move_to_another_naming_and_placement_is_followed(tmp_path: Path, new:
     there.write(minutes=1)
     place = placed(tmp_path)
     place.write(state=DocumentState.MOVED, moved_to=there.link("sales.orders"))
-    for found in (
-        sfn.resolve(place.path),
-        sfn.resolve(place.path, "sales.orders"),
-        sfn.resolve(place.path, uuid=GUID),
-    ):
+    for found in (sfn.resolve(place.path), sfn.resolve(place.path, "sales.orders"), sfn.resolve(place.path, uuid=GUID)):
         assert found.document == there.document(minutes=1)
 
 

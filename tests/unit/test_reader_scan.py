@@ -95,11 +95,7 @@ def fixture_create(tmp_path: Path) -> Iterator[Create]:
     ],
 )
 def test_deletes_are_found_by_the_partition_of_numbers(
-    create: Create,
-    kind: types.PrimitiveType,
-    of_data: float | None,
-    of_deletes: float | None,
-    left: Sequence[int],
+    create: Create, kind: types.PrimitiveType, of_data: float | None, of_deletes: float | None, left: Sequence[int]
 ) -> None:
     made = create(kind, IdentityTransform())
     (path,) = made.data(("1.parquet", {"id": [1, 2, 3], "x": [of_data] * 3}, Record(of_data)))

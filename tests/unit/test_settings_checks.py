@@ -174,10 +174,7 @@ def test_a_missing_key_says_how_to_set_it(ground: Ground) -> None:
             CATALOG + "branches = ['release-*']",
             "branches: expected main among them, as the file of main leads to the others, found",
         ),
-        (
-            CATALOG + "branches = []",
-            "expected main among them, as the file of main leads to the others, found none",
-        ),
+        (CATALOG + "branches = []", "expected main among them, as the file of main leads to the others, found none"),
         (
             CATALOG + "naming = 'ordinal'\nbranches = ['*']",
             'expected ["main"], as other branches have no files with the naming ordinal, found *',
@@ -242,10 +239,7 @@ def test_a_wrong_value_is_named_with_what_was_expected(ground: Ground, text: str
             CATALOG + "properties = { type = 'sql' }",
             "properties: expected no such key with the type rest, found one; set",
         ),
-        (
-            PYICEBERG + "token = 't'",
-            "token: expected no such key with the type pyiceberg, found one; set PyIceberg's",
-        ),
+        (PYICEBERG + "token = 't'", "token: expected no such key with the type pyiceberg, found one; set PyIceberg's"),
         (PYICEBERG + "uri = 'http://x'", "[catalogs.prod] uri: expected no such key with the type pyiceberg"),
         (PYICEBERG + "warehouse = 'w'", "[catalogs.prod] warehouse: expected no such key with the type pyiceberg"),
         (

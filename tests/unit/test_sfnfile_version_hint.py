@@ -37,8 +37,7 @@ def table(kept: int | None, commits: int, every: int = MINUTE, *, now: int = NOW
 
 
 @pytest.mark.parametrize(
-    ("kept", "commits", "minutes"),
-    [(20, 20, 20), (20, 100, 20), (1, 1, 1), (3, 3, 3), (100, 10, 100), (100, 50, 100)],
+    ("kept", "commits", "minutes"), [(20, 20, 20), (20, 100, 20), (1, 1, 1), (3, 3, 3), (100, 10, 100), (100, 50, 100)]
 )
 def test_it_is_as_long_as_so_many_commits_take(kept: int, commits: int, minutes: int) -> None:
     assert metadata_lifetime(table(kept, commits)) == timedelta(minutes=minutes)

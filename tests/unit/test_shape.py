@@ -23,15 +23,7 @@ def test_banned_words_and_phrases_are_found_in_prose_also_across_lines() -> None
 
 def test_banned_words_are_found_in_every_kind_of_name() -> None:
     source = "class Desk:\n    def tell_all(s, wish): s.kept = [told for told in wish]\nimport os as heir\nHeirTo = 1"
-    assert {name for _, name in private_names(source)} == {
-        "Desk",
-        "tell_all",
-        "wish",
-        "kept",
-        "told",
-        "heir",
-        "HeirTo",
-    }
+    assert {name for _, name in private_names(source)} == {"Desk", "tell_all", "wish", "kept", "told", "heir", "HeirTo"}
 
 
 def test_comments_docstrings_and_messages_are_prose() -> None:
@@ -41,11 +33,7 @@ def test_comments_docstrings_and_messages_are_prose() -> None:
 
 @pytest.mark.parametrize(
     ("docstring", "expected"),
-    [
-        ("See `sfn.inbox.JobQueue.claim`.", True),
-        ("As `Files.read`", True),
-        ("See `claim`. Waits a second.", False),
-    ],
+    [("See `sfn.inbox.JobQueue.claim`.", True), ("As `Files.read`", True), ("See `claim`. Waits a second.", False)],
 )
 def test_a_docstring_that_only_refers_to_another_is_found(docstring: str, *, expected: bool) -> None:
     assert is_reference(docstring) is expected

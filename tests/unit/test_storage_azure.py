@@ -369,8 +369,7 @@ async def test_a_directory_is_no_file(server: Server, objects: AzureClient, mark
 
 
 @pytest.mark.parametrize(
-    ("key", "kind"),
-    [(KEY, "application/json"), (f"{HOME}t/metadata/version-hint.text", "text/plain; charset=utf-8")],
+    ("key", "kind"), [(KEY, "application/json"), (f"{HOME}t/metadata/version-hint.text", "text/plain; charset=utf-8")]
 )
 @pytest.mark.parametrize("body", [b"", b"{}", bytes(range(256))])
 @pytest.mark.parametrize(("tag", "condition"), [(None, ("if-none-match", "*")), (TAG, ("if-match", TAG))])

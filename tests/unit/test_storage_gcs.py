@@ -590,9 +590,7 @@ def pool() -> ScriptedPool:
     return ScriptedPool(lambda *_: HttpReply(200, {"x-goog-generation": TAG}, b'{"generation": "1"}'))
 
 
-async def test_without_an_endpoint_it_is_googles_whatever_the_environment_says(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_without_an_endpoint_it_is_googles_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")
     nowhere = pool()
     objects = GcsClient(GcsOptions(identity=None), nowhere)

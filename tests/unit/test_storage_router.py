@@ -9,9 +9,7 @@ from sfn.storage import PrefixRouter
 from sfn.storage.memory import MemoryStore
 
 LOCAL, BUCKET, WAREHOUSE, EVERY_S3 = (MemoryStore() for _ in range(4))
-ROUTER = PrefixRouter(
-    {"file:///data": LOCAL, "s3://lake": BUCKET, "s3://lake/warehouse": WAREHOUSE, "s3://": EVERY_S3},
-)
+ROUTER = PrefixRouter({"file:///data": LOCAL, "s3://lake": BUCKET, "s3://lake/warehouse": WAREHOUSE, "s3://": EVERY_S3})
 
 
 @pytest.mark.parametrize(

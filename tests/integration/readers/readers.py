@@ -109,12 +109,7 @@ def _rows(table: pa.Table) -> Rows:
 
 
 READERS = (
-    Reader(
-        "DuckDB",
-        ("duckdb", "duckdb-extension-iceberg"),
-        "FROM iceberg_scan('{directory}')",
-        by_duckdb,
-    ),
+    Reader("DuckDB", ("duckdb", "duckdb-extension-iceberg"), "FROM iceberg_scan('{directory}')", by_duckdb),
     Reader(
         "DuckDB, by the SFN file",
         ("duckdb", "duckdb-extension-iceberg"),
@@ -136,23 +131,10 @@ READERS = (
         led=False,
     ),
     Reader(
-        "PyIceberg",
-        ("pyiceberg", "pyarrow"),
-        'StaticTable.from_metadata("{directory}").scan().to_arrow()',
-        by_python,
+        "PyIceberg", ("pyiceberg", "pyarrow"), 'StaticTable.from_metadata("{directory}").scan().to_arrow()', by_python
     ),
-    Reader(
-        "Polars",
-        ("polars", "pyiceberg"),
-        'polars.scan_iceberg("{directory}").collect().to_arrow()',
-        by_python,
-    ),
-    Reader(
-        "Daft",
-        ("daft", "pyiceberg"),
-        'daft.read_iceberg("{directory}").to_arrow()',
-        by_python,
-    ),
+    Reader("Polars", ("polars", "pyiceberg"), 'polars.scan_iceberg("{directory}").collect().to_arrow()', by_python),
+    Reader("Daft", ("daft", "pyiceberg"), 'daft.read_iceberg("{directory}").to_arrow()', by_python),
     Reader(
         "PyIceberg, by `sfn.resolve`",
         ("pyiceberg", "pyarrow"),

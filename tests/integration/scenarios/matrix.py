@@ -20,16 +20,7 @@ from tests.integration.scenarios.stage import Hearing, Outage, Silence, Stage, T
 from tests.support.pages import Shown
 
 EXPECTED = Path(__file__).with_name("expected.json")
-SCENARIOS: tuple[Scenario, ...] = (
-    *COMMITS,
-    *RENAMES,
-    *ENDS,
-    *PLACES,
-    *PLACEMENTS,
-    *SEVERAL,
-    *LEFT_ALONE,
-    *NAMES,
-)
+SCENARIOS: tuple[Scenario, ...] = (*COMMITS, *RENAMES, *ENDS, *PLACES, *PLACEMENTS, *SEVERAL, *LEFT_ALONE, *NAMES)
 AT_A_TIME = 24
 """Scenarios that play beside each other: most of their time they wait."""
 

@@ -10,11 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
-from pyiceberg.table.update import (
-    AddSchemaUpdate,
-    RemoveSnapshotRefUpdate,
-    SetCurrentSchemaUpdate,
-)
+from pyiceberg.table.update import AddSchemaUpdate, RemoveSnapshotRefUpdate, SetCurrentSchemaUpdate
 from pyiceberg.types import LongType, NestedField
 
 from sfn.sfnfile.naming import NAMINGS, Placement, folder_below_root

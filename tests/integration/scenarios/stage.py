@@ -21,10 +21,7 @@ from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import NAMINGS
 from tests.integration.scenarios.service import PATIENCE, Identifier, Section, Service
 
-SCHEMA = Schema(
-    NestedField(1, "id", LongType(), required=False),
-    NestedField(2, "item", StringType(), required=False),
-)
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "item", StringType(), required=False))
 Name = str | Identifier
 Rows = list[dict[str, Any]]
 

@@ -187,13 +187,7 @@ QUIRKS: Final[Mapping[str, tuple[Quirk, ...]]] = {
             bad(replace(error("InternalServerError", 500), status=200)),
         ),
         Quirk("the same token", "the same page token again and again", MADE_UP, WITHHELD, bad(same_token)),
-        Quirk(
-            "tokens without end",
-            "new page tokens without end, and no new table",
-            MADE_UP,
-            WITHHELD,
-            bad(no_end),
-        ),
+        Quirk("tokens without end", "new page tokens without end, and no new table", MADE_UP, WITHHELD, bad(no_end)),
         Quirk(
             "a null entry",
             "an entry that is `null`",
@@ -227,13 +221,7 @@ QUIRKS: Final[Mapping[str, tuple[Quirk, ...]]] = {
             RIGHT,
             without_empty(None),
         ),
-        Quirk(
-            "null for empty lists",
-            "`null` where a list is empty",
-            MADE_UP,
-            RIGHT,
-            without_empty("null"),
-        ),
+        Quirk("null for empty lists", "`null` where a list is empty", MADE_UP, RIGHT, without_empty("null")),
         Quirk("entries twice", "each entry twice", MADE_UP, RIGHT, twice),
         Quirk(
             "pages of two",
@@ -249,20 +237,8 @@ QUIRKS: Final[Mapping[str, tuple[Quirk, ...]]] = {
             RIGHT,
             lambda _, question, answer: paged(question, answer, 2, "nextPageToken"),
         ),
-        Quirk(
-            "an empty token",
-            "an empty token at the end",
-            MADE_UP,
-            RIGHT,
-            empty_token,
-        ),
-        Quirk(
-            "empty pages",
-            "pages without an entry before others",
-            MADE_UP,
-            RIGHT,
-            empty_pages,
-        ),
+        Quirk("an empty token", "an empty token at the end", MADE_UP, RIGHT, empty_token),
+        Quirk("empty pages", "pages without an entry before others", MADE_UP, RIGHT, empty_pages),
         Quirk(
             "no pages",
             "400 for the empty `pageToken=`",
@@ -282,20 +258,10 @@ QUIRKS: Final[Mapping[str, tuple[Quirk, ...]]] = {
             config({"rest-page-size": 200, "s3.path-style-access": True, "x": None}, overrides={"y": [1]}),
             "what is not needed is ignored",
         ),
-        Quirk(
-            "null properties",
-            "`null` for defaults and overrides",
-            MADE_UP,
-            RIGHT,
-            config(None, overrides=None),
-        ),
+        Quirk("null properties", "`null` for defaults and overrides", MADE_UP, RIGHT, config(None, overrides=None)),
         Quirk("empty", "`{}`", "servers that write JSON from protobuf", RIGHT, always(Answer({}), "config")),
         Quirk(
-            "odd endpoints",
-            "endpoints that are no texts",
-            MADE_UP,
-            RIGHT,
-            config({}, endpoints=[None, 1, "GET /v9/x"]),
+            "odd endpoints", "endpoints that are no texts", MADE_UP, RIGHT, config({}, endpoints=[None, 1, "GET /v9/x"])
         ),
         Quirk(
             "a prefix",
@@ -314,12 +280,7 @@ QUIRKS: Final[Mapping[str, tuple[Quirk, ...]]] = {
             root="/v1/catalogs/123/",
         ),
         Quirk(
-            "a number for a prefix",
-            "a prefix that is a number",
-            MADE_UP,
-            RIGHT,
-            config({"prefix": 7}),
-            root="/v1/7/",
+            "a number for a prefix", "a prefix that is a number", MADE_UP, RIGHT, config({"prefix": 7}), root="/v1/7/"
         ),
         Quirk(
             "a dot between levels",
@@ -422,15 +383,7 @@ QUIRKS: Final[Mapping[str, tuple[Quirk, ...]]] = {
             jetty,
             "sent back without it",
         ),
-        Quirk(
-            "no tags",
-            "no entity tags",
-            "any catalog",
-            RIGHT,
-            untagged,
-            "each answer comes whole",
-            but=UNCHANGED,
-        ),
+        Quirk("no tags", "no entity tags", "any catalog", RIGHT, untagged, "each answer comes whole", but=UNCHANGED),
         Quirk("304 unasked", "304 where nothing was known", MADE_UP, REFUSED, always(Answer(b"", 304), "table")),
         Quirk(
             "no location with refs",

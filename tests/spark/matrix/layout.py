@@ -145,7 +145,7 @@ def odd_location(table: Table) -> Iterable[State]:
 def odd_columns(table: Table) -> Iterable[State]:
     table.create(
         '`with space` INT, `dot.ted` INT, `a/b` INT, `100%` INT, `Größe` INT, `it\'s` INT, `"q"` INT, `UPPER` INT, '
-        "`1st` INT, `#?&=;` INT, `nested` STRUCT<`x.y`: INT, `X Y`: INT>, ```tick``` INT",
+        "`1st` INT, `#?&=;` INT, `nested` STRUCT<`x.y`: INT, `X Y`: INT>, ```tick``` INT"
     )
     table.insert("(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, struct(11, 12), 13)")
     yield table.now()

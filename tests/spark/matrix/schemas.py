@@ -262,16 +262,10 @@ ALTERED: Final = {
         "(2, struct(2, 'y'))",
     ),
     "field of a struct renamed": Evolution(
-        "id INT, s STRUCT<a: INT, b: STRING>",
-        "(1, struct(1, 'x'))",
-        ("RENAME COLUMN s.b TO c",),
-        "(2, struct(2, 'y'))",
+        "id INT, s STRUCT<a: INT, b: STRING>", "(1, struct(1, 'x'))", ("RENAME COLUMN s.b TO c",), "(2, struct(2, 'y'))"
     ),
     "fields of a struct reordered": Evolution(
-        "id INT, s STRUCT<a: INT, b: STRING>",
-        "(1, struct(1, 'x'))",
-        ("ALTER COLUMN s.b FIRST",),
-        "(2, struct('y', 2))",
+        "id INT, s STRUCT<a: INT, b: STRING>", "(1, struct(1, 'x'))", ("ALTER COLUMN s.b FIRST",), "(2, struct('y', 2))"
     ),
     "struct with all fields added later": Evolution(
         "s STRUCT<a: INT>, n INT", "(struct(1), 1)", ("ADD COLUMN s.b INT", "DROP COLUMN s.a"), "(struct(2), 2)"

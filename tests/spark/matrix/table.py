@@ -23,10 +23,7 @@ from tests.spark.session import INTERPRETED
 REST, HADOOP = "lake", "folders"
 """The real REST catalog, and one that is nothing but folders, whose identifiers may be odd."""
 NAMESPACE: Final = "matrix"
-_WRITER_SETTINGS: Final = {
-    "spark.sql.sources.partitionOverwriteMode": "dynamic",
-    **INTERPRETED,
-}
+_WRITER_SETTINGS: Final = {"spark.sql.sources.partitionOverwriteMode": "dynamic", **INTERPRETED}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 COLUMNS: Final = "id INT, item STRING"
 BEFORE: Final = "as of the snapshot before"

@@ -28,10 +28,7 @@ NAMESPACE: Final = "tour"
 LAKE, GATED, SFN, FOLDERS = "lake", "gated", "sfn", "folders"
 """The catalog itself, the same through the service's gateway, the facade, and a catalog that is nothing but folders."""
 
-_SETTINGS: Final = {
-    "spark.sql.sources.partitionOverwriteMode": "static",
-    **INTERPRETED,
-}
+_SETTINGS: Final = {"spark.sql.sources.partitionOverwriteMode": "static", **INTERPRETED}
 WIDTH: Final = 100
 _CELL: Final = 80
 _ROWS: Final = 8
