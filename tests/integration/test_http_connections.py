@@ -8,6 +8,7 @@ import ssl
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -141,8 +142,109 @@ async def test_endless_trailer_fields_are_refused(service: Service, connect: Ope
         await wire.send(request(CHUNKED), chunk(EVENT), b"0\r\n")
         await anyio.sleep(0.05)
         await wire.send(b"X: ", b"x" * HEAD_LIMIT)
+        assert_problem(await wire.reply(), 431)
         assert await wire.ended()
     assert service.inbox.taken == []
+
+
+MALFORMED = {
+    "size": (request(CHUNKED), b"zz\r\n", "Invalid character in chunk size"),
+    "longer": (request(CHUNKED), b"1\r\nab\r\n", "Expected LF after chunk data"),
+    "coding": (request("Transfer-Encoding: xchunked"), b"", "Request has invalid `Transfer-Encoding`"),
+    "length": (request("Content-Length: 1", "Content-Length: 1"), b"", "Duplicate Content-Length"),
+    "target": (request(path="http://["), b"", "something else"),
+}
+
+
+@pytest.mark.parametrize("pause", [0, 0.05])
+@pytest.mark.parametrize(("head", "body", "why"), MALFORMED.values(), ids=MALFORMED)
+async def test_malformed_request_is_answered_with_a_reason(
+    service: Service, connect: Open, head: bytes, body: bytes, why: str, pause: float
+) -> None:
+    async with connect() as wire:
+        for part in [head, body] if pause else [head + body]:
+            await wire.send(part)
+            await anyio.sleep(pause)
+        reply = await wire.reply()
+        assert_problem(reply, 400)
+        assert reply.json["detail"] == f"expected a request in HTTP/1.1, found: {why}"
+        assert await wire.ended()
+    assert service.inbox.taken == []
+
+
+async def test_malformed_body_in_a_pipeline_is_answered_last(service: Service, connect: Open) -> None:
+    service.inbox.gate = anyio.Event()
+    async with connect() as wire:
+        await wire.send(PLAIN, request(CHUNKED), b"zz\r\n")
+        await service.inbox.entered.wait()
+        service.inbox.gate.set()
+        assert (await wire.reply()).status == 202
+        assert_problem(await wire.reply(), 400)
+        assert await wire.ended()
+
+
+@pytest.mark.parametrize(("rest", "statuses"), [(b"", [401]), (b"0\r\n\r\n", [401, 400])], ids=["body", "request"])
+async def test_each_request_gets_one_response(connect: Open, rest: bytes, statuses: list[int]) -> None:
+    async with connect() as wire:
+        await wire.send(request(CHUNKED, token=None))
+        assert_problem(await wire.reply(), 401)
+        await wire.send(rest, b"zz\r\n")
+        for status in statuses[1:]:
+            assert_problem(await wire.reply(), status)
+        assert await wire.ended()
+
+
+async def test_nothing_is_read_while_requests_are_queued(connect: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    queued, received = [], ServerConnection.data_received
+
+    def data_received(connection: ServerConnection, data: bytes) -> None:
+        queued.append(len(connection.pipeline))
+        received(connection, data)
+
+    monkeypatch.setattr(ServerConnection, "data_received", data_received)
+    async with connect() as wire, anyio.create_task_group() as tasks:
+        tasks.start_soon(wire.send, UNKNOWN * 3_000)
+        assert {(await wire.reply()).status for _ in range(3_000)} == {401}
+        await wire.send(PLAIN)
+        assert (await wire.reply()).status == 202
+    assert len(queued) > 2
+    assert set(queued) == {0}
+
+
+@pytest.mark.parametrize("size", [8 << 20, 1], ids=["large response", "small responses"])
+async def test_client_that_reads_nothing_loses_its_connection(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(ServerConnection, "write_timeout", PATIENCE)
+    sent = anyio.Event()
+
+    async def respond(_scope: object, _receive: object, send: Any) -> None:  # noqa: ANN401 - ASGI
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for more in (True, False):
+            await send({"type": "http.response.body", "body": bytes(size), "more_body": more})
+        sent.set()
+
+    async with listening(respond) as connect, connect() as wire:
+        await wire.send(request(method="GET"))
+        with anyio.fail_after(10):
+            await sent.wait()
+        if size > 1:
+            with pytest.raises(anyio.BrokenResourceError):
+                await wire.skip()
+        else:
+            assert await wire.nothing_for(0) or True
+
+
+async def test_sender_that_closes_its_side_gets_the_response(service: Service, connect: Open) -> None:
+    service.inbox.gate = anyio.Event()
+    async with await anyio.connect_tcp("127.0.0.1", connect.port) as stream:
+        await stream.send(request(body=EVENT))
+        await service.inbox.entered.wait()
+        await stream.send_eof()
+        wire = Wire(stream)
+        assert await wire.nothing_for(0.05)
+        service.inbox.gate.set()
+        reply = await wire.reply()
+        assert (reply.status, reply.headers["connection"]) == (202, "close")
+        assert await wire.ended()
 
 
 async def test_a_body_in_the_smallest_chunks_is_no_header(connect: Open) -> None:

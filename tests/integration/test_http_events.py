@@ -206,10 +206,19 @@ async def test_what_cannot_be_understood_is_refused_whole(
     assert service.inbox.taken == []
 
 
-async def test_a_compressed_body_is_415(connect: Open) -> None:
-    reply = await answer(connect, request("Content-Encoding: gzip", body=EVENT))
+@pytest.mark.parametrize("field", ["Content-Encoding: gzip", "Transfer-Encoding: gzip, chunked"])
+async def test_a_compressed_body_is_415(connect: Open, field: str) -> None:
+    body = (EVENT,) if "Content" in field else ()
+    reply = await answer(connect, request(field, body=body[0]) if body else request(field) + chunk(EVENT) + chunk(b""))
     assert_problem(reply, 415)
     assert reply.headers["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize("path", ["/v1/events?x", "/v1/events", "/admin/v1/reconcile"])
+async def test_a_length_may_have_many_leading_zeros(connect: Open, path: str) -> None:
+    """Python converts no number of more than 4,300 digits."""
+    reply = await answer(connect, request(f"Content-Length: {len(EVENT):05000d}", path=path) + EVENT)
+    assert reply.status == (202 if "events" in path else 404)
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
@@ -234,7 +243,9 @@ async def test_head_is_answered_without_a_body(connect: Open, path: str, status:
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_unknown_paths_are_404(connect: Open, path: str, method: str) -> None:
-    assert_problem(await answer(connect, request(method=method, path=path, body=b"")), 404)
+    reply = await answer(connect, request(method=method, path=path, body=b""))
+    assert_problem(reply, 404)
+    assert "POST /v1/events" in reply.json["detail"] or path == "/v1/events/x" or "admin" in path
 
 
 async def test_draining_takes_nothing_new_and_finishes_what_is_under_way(service: Service, connect: Open) -> None:
@@ -355,6 +366,20 @@ async def test_a_binary_one_has_its_attributes_in_headers(
     fields = [f"{prefix}{name}: {str(value).replace(chr(31), '%1F')}" for name, value in event.items()]
     assert (await answer(catalog_connect, request(*fields, body=data))).json == TAKEN
     assert [hint.subject for hint in catalog_service.inbox.taken] == [TABLE]
+
+
+async def test_a_wrong_attribute_of_a_binary_one_is_named(catalog_connect: Open) -> None:
+    event = document("lakekeeper-updateTable")
+    del event["data"], event["source"]
+    fields = [f"ce-{name}: {str(value).replace(chr(31), '%1F')}" for name, value in event.items()]
+    reply = await answer(catalog_connect, request(*fields, body=b"{}"))
+    assert (reply.status, reply.json["detail"]) == (422, "headers/source: expected a value, found none")
+
+
+async def test_the_last_content_type_is_kept(catalog_service: Service, catalog_connect: Open) -> None:
+    body = EVENT.replace(b'"orders"', b"7")
+    await answer(catalog_connect, request(STRUCTURED, "Content-Type: application/json", body=body))
+    assert [kept.content_type for kept in catalog_service.inbox.kept] == ["application/json"]
 
 
 async def test_a_webhook_that_names_no_table_is_a_sweep(catalog_connect: Open, catalog_service: Service) -> None:

@@ -138,11 +138,14 @@ async def test_paths_beside_it_are_nobodys(service: Service, connect: Open, path
 @pytest.mark.parametrize(
     ("path", "body", "status", "named"),
     [
-        (PATH, b"", 400, "expected JSON"),
+        (PATH, b"", 400, "expected JSON in UTF-8, found an empty body"),
+        (PATH, b'{"a":"\xff"}', 400, "expected JSON in UTF-8, found bytes that are not UTF-8"),
         (PATH, b"[" * LIMIT, 400, "expected JSON"),
         (PATH, b"[]", 400, "expected an object, found an array"),
         (PATH, notification("RENAME"), 400, "#/notification-type: expected one of CREATE"),
         (PATH, notification(timestamp="now"), 400, "#/payload/timestamp: expected a whole number, found a string"),
+        (PATH, notification(timestamp=1.5), 400, "#/payload/timestamp: expected a whole number of 64 bits, without a"),
+        (PATH, notification(timestamp=10**30), 400, "#/payload/timestamp: expected a whole number of 64 bits, with"),
         (PATH.replace("ns1", "%FF"), UPDATE, 400, "path/namespace: expected percent-encoded UTF-8"),
         (PATH.replace("theirs", "prod"), UPDATE, 404, "path/prefix: expected one of theirs, other, again"),
     ],

@@ -251,7 +251,9 @@ async def test_the_log_says_no_more_of_it_than_the_answer(service: Service, conn
         for headers in WRONG.values():
             await sent(connect, headers)
         await sent(connect, RIGHT, b"s3cret")
-    assert {entry["why"] for entry in logs} == {"a valid bearer token is needed"}
+    assert {entry["why"] for entry in logs} == {
+        "a valid bearer token, or a valid signature with a current timestamp, is needed"
+    }
     told = str(logs)
     assert [word for word in ("s3cret", WEBHOOK, "msg_", "v1,", "hook") if word in told] == []
     assert service.inbox.kept == []

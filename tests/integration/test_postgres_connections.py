@@ -14,7 +14,7 @@ import pytest
 from sfn.clock import SystemClock
 from sfn.domain.events import Intent, IntentOutcome, Notification, PutResult
 from sfn.domain.identifiers import JobKey
-from sfn.domain.jobs import Done, LeasedJob, PublishResult, Rescheduled, Retry, Wakeup
+from sfn.domain.jobs import Capacity, Done, LeasedJob, PublishResult, Rescheduled, Retry, Wakeup
 from sfn.errors import OutcomeUnknown, Transient
 from sfn.inbox import postgres as inbox_module
 from sfn.inbox import postgres_connections
@@ -386,6 +386,22 @@ async def test_a_put_wakes_the_workers_of_other_processes(direct_dsn: str) -> No
                 await anyio.sleep(0.01)
         assert anyio.current_time() - began < SOON
         assert found == [named(0)]
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.usefixtures("seldom")
+async def test_a_put_beside_a_worker_without_capacity_wakes_other_processes(direct_dsn: str) -> None:
+    async with replicas(direct_dsn, SystemClock()) as [first, second], anyio.create_task_group() as tasks:
+        await listening(second, direct_dsn)
+        tasks.start_soon(first.claim, Capacity(0, 0, 0), (), SystemClock().now() + timedelta(days=1))
+
+        async def put() -> None:
+            await anyio.sleep(0.2)
+            await fill(first, 1)
+
+        tasks.start_soon(put)
+        with anyio.fail_after(SOON):
+            assert (await waits(second))[1] == [named(0)]
         tasks.cancel_scope.cancel()
 
 

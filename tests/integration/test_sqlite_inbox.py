@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import gc
 import os
 import random
 import signal
@@ -240,6 +242,22 @@ async def test_another_file_is_no_inbox(tmp_path: Path) -> None:
     with pytest.raises(FatalError, match=r"SQLITE_NOTADB.*inbox\.url"):
         await SqliteInbox.opened(database, TERMS, HandClock()).__aenter__()
     assert database.read_text().startswith("this is no database")
+
+
+async def test_a_damaged_page_is_named_at_every_start(tmp_path: Path) -> None:
+    database = tmp_path / "inbox.db"
+    async with SqliteInbox.opened(database, TERMS, HandClock()) as inbox:
+        await inbox.put([Notification(ORDERS)])
+    with closing(sqlite3.connect(database)) as db:
+        pages = [page for (page,) in db.execute("SELECT rootpage FROM sqlite_master WHERE tbl_name = 'event'")]
+        ((size,),) = db.execute("PRAGMA page_size")
+    with database.open("r+b") as file:
+        for page in pages:
+            file.seek((page - 1) * size)
+            file.write(b"\xff" * size)
+    for _ in range(2):
+        with pytest.raises(FatalError, match="SQLITE_CORRUPT"):
+            await SqliteInbox.opened(database, TERMS, HandClock()).__aenter__()
 
 
 async def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
@@ -661,6 +679,30 @@ async def test_more_messages_than_may_wait_are_refused_at_once(writer: Writer) -
         assert (refused.value.scope, refused.value.retry_after) == (ErrorScope.INBOX, 1.0)
         tasks.start_soon(writer.claim)
     assert await writer.put(ORDERS) == PutResult(1, 0)
+
+
+async def test_messages_that_wait_for_a_fold_count_as_waiting(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfn.inbox.inbox.FOLD_LIMIT", 1)
+    await writer.put(STOCK)
+    async with writer.busy() as tasks:
+        tasks.start_soon(writer.put, *(table(f"t{number}") for number in range(LIMIT)))
+        await anyio.lowlevel.checkpoint()
+        with anyio.fail_after(5), pytest.raises(Transient):
+            await writer.put(ORDERS)
+
+
+async def test_an_ended_wait_reports_no_error_that_no_caller_awaits(writer: Writer) -> None:
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    await writer.fail(SYNC, errno.EIO)
+    with pytest.raises(FatalError):
+        await writer.put(ORDERS)
+    for _ in range(2):
+        # The thread keeps the calls of a turn until the next one.
+        writer.writer.end_wait()
+        await anyio.sleep(0.05)
+    gc.collect()
+    assert reported == []
 
 
 async def test_a_put_of_more_messages_than_may_wait_is_taken_when_none_waits(writer: Writer) -> None:

@@ -65,6 +65,17 @@ TABLE = (
         "assert await ground.inbox.fold() == FoldResult()",
     ),
     Mutant(
+        "02-group-of-an-undone-command-is-known",
+        "tests/unit/test_inbox_sqlite.py"
+        "::test_concurrency_group_of_an_undone_command_is_known_to_no_other_transaction[replay]",
+        "assert [claim.subject for claim in again.claim().jobs] == [ORDERS]",
+    ),
+    Mutant(
+        "03-jobs-of-an-old-group-hide-others",
+        "tests/unit/test_inbox_sqlite.py::test_jobs_of_a_store_with_a_new_prefix_hide_no_others",
+        "[-1] == later",
+    ),
+    Mutant(
         "02-waits-since-its-fold",
         f"{LOG}::test_job_waits_since_the_arrival_of_its_event_and_not_since_its_fold[asyncio-SQLite]",
         'assert (await ground.inbox.stats()).oldest_due == {"prod": arrived}',

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 from msgspec import structs
 
-from sfn.domain.events import Notification
+from sfn.domain.events import Notification, PutResult
 from sfn.domain.identifiers import CatalogName
 from sfn.domain.jobs import (
     BackwardStep,
@@ -27,6 +28,7 @@ from sfn.domain.jobs import (
     Retry,
     Returned,
     StepKind,
+    TableState,
     Wakeup,
 )
 from sfn.inbox.model import DeadLetterFilter, NewDeadLetter
@@ -289,6 +291,18 @@ async def test_job_moves_to_the_group_of_its_store(ground: Ground) -> None:
     assert claim.group == ConcurrencyGroup("prod", "s3://lake", Priority.LIVE)
     await ground.settle(claim, ground.done(due=0))
     assert (await ground.claim()).group == ConcurrencyGroup("prod", "s3://lake", Priority.BACKGROUND)
+
+
+async def test_location_and_event_id_of_any_length_are_stored(ground: Ground) -> None:
+    """An index of PostgreSQL takes no more than 2,704 bytes."""
+    long = f"file:///{random.Random(1).randbytes(2000).hex()}"
+    event = [Notification(RETURNS, "\U0001f9ca" * 500, f"{long[:500]}\U0001f9ca")]
+    assert [await ground.inbox.put(event) for _ in range(2)] == [PutResult(1, 0), PutResult(0, 1)]
+    (claim,) = await ground.claims()
+    await ground.published(ORDERS, long)
+    result = PublishResult(TableState(), wake_locations=frozenset({long}))
+    await ground.settle(claim, Done(ground.after(HOUR), result))
+    assert subjects(await ground.claims()) == ["prod:sales.orders"]
 
 
 async def test_claim_reports_when_the_next_job_is_due(ground: Ground) -> None:

@@ -58,7 +58,7 @@ class InlineRunner:
         return result
 
     async def claim(
-        self, operation: Operation[T], after: int | None, abandoned: Callable[[T], None]
+        self, operation: Operation[T], after: int | None, abandoned: Callable[[T], None], *, is_free: bool
     ) -> tuple[T, int] | None:
         if after is not None:
             await self.signal.wait_beyond(after)

@@ -7,14 +7,16 @@ from base64 import b64encode
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier
+from sfn.errors import Rejected
 from sfn.formats.decode import DecodedRequest
-from sfn.formats.event import MAX_NAME, Headers
+from sfn.formats.event import MAX_NAME, Headers, convert_object
 from tests.dialects.requests import (
     BATCH,
     ONE,
@@ -202,3 +204,15 @@ def test_any_headers_are_taken_or_refused(headers: Headers, content: object) -> 
         assert refusal is None or refusal.status in {400, 415, 422}
         refusal = refusal_of(body, sender, [*ATTRIBUTES.items(), *headers])
         assert refusal is None or refusal.status in {400, 415, 422}
+
+
+def test_a_deeply_nested_attribute_is_refused_as_others_are() -> None:
+    deep: object = "1.0"
+    for _ in range(100_000):
+        deep = [deep]
+
+    class Attributes(msgspec.Struct):
+        specversion: str
+
+    with pytest.raises(Rejected, match="#/specversion: expected a string, found an array"):
+        convert_object({"specversion": deep}, Attributes, "#", ())

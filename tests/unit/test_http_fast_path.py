@@ -37,7 +37,7 @@ class Network(asyncio.Transport):
 
     def __init__(self) -> None:
         super().__init__({"peername": ("192.0.2.7", 1), "sockname": ("192.0.2.8", 2)})
-        self.sent, self.closed, self.paused = b"", False, False
+        self.sent, self.closed, self.paused, self.unsent = b"", False, False, 9
 
     @override
     def write(self, data: Any) -> None:
@@ -52,6 +52,10 @@ class Network(asyncio.Transport):
         self.closed = True
 
     abort = close
+
+    @override
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
 
     @override
     def pause_reading(self) -> None:
@@ -93,6 +97,8 @@ def act(step: str, connection: ServerConnection, network: Network, service: Serv
             connection.pause_writing()
         case "resume writing":
             connection.resume_writing()
+        case "take data":
+            network.unsent -= 1
         case _:
             assert step in {"nothing", "lose"}
 
@@ -274,6 +280,15 @@ def test_head_that_began_before_a_response_has_the_same_deadline(monkeypatch: py
     sent = request(body=EVENT)
     answer, count = compare(["close the inbox", sent + sent[:30], "open the inbox", 3 * SOON])
     assert (answer.count(b"HTTP/1.1 202"), answer.count(b"HTTP/1.1 408"), count) == (1, 1, 1)
+
+
+def test_connection_is_aborted_after_a_client_takes_no_data_for_the_write_timeout() -> None:
+    almost = ServerConnection.write_timeout - 1
+    before: list[Step] = ["close the inbox", request(body=EVENT), "pause writing", almost, "take data", almost]
+    steps: list[Step] = [*before, "resume writing", 2 * almost, "pause writing", almost, 2.0]
+    with closing(SimulatedLoop()) as loop:
+        (_, *seen), _ = loop.run_until_complete(outcome(Service, steps, fast=True))
+    assert [closed for _, closed, _ in seen[: len(steps)]] == [False] * (len(steps) - 1) + [True]
 
 
 def test_idle_connection_is_closed_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:

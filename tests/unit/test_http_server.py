@@ -343,5 +343,12 @@ async def test_buffered_data_is_sent_before_the_close(wire: Wire, joined: Buffer
     assert joined.is_closing()
 
 
+async def test_buffered_data_of_a_closed_connection_is_dropped(wire: Wire, joined: BufferedTransport) -> None:
+    joined.write(b"too late")
+    wire.close()
+    await asyncio.sleep(0)
+    assert wire.written == []
+
+
 async def test_other_attributes_are_those_of_the_transport(joined: BufferedTransport) -> None:
     assert joined.get_extra_info("peername") == ("192.0.2.1", 7)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -30,12 +30,12 @@ from sfn.domain.jobs import (
     PublishCache,
     Returned,
 )
-from sfn.errors import ErrorScope, FatalError, Transient
+from sfn.errors import ErrorScope, FatalError, OutcomeUnknown, Transient
 from sfn.inbox import ClaimResult
 from sfn.inbox.administration import find_letters, prune_letters, request_of
 from sfn.inbox.inbox import Inbox
 from sfn.inbox.intents import MAX_UNKNOWN_TABLES
-from sfn.inbox.jobs import Jobs, KnownGroups
+from sfn.inbox.jobs import Jobs, KnownGroups, UnreadJobError
 from sfn.inbox.model import AdminCommand, DeadLetterFilter, DeadLetterStatus, InboxConfig, Job
 from sfn.inbox.operations import ClaimRequest, Operations, SettleRequest
 from sfn.inbox.schema import MAX_OUTCOMES, encode_message, sqlite_text, to_micros
@@ -246,6 +246,105 @@ def test_concurrency_group_of_an_undone_transaction_is_stored_by_the_next_one(tm
     file.runner.db.close()
     again = File(tmp_path / "inbox.db")
     assert [claim.subject for claim in again.claim().jobs] == [ORDERS]
+
+
+@pytest.mark.parametrize("command", ["replay", "release", "reconcile"])
+def test_concurrency_group_of_an_undone_command_is_known_to_no_other_transaction(tmp_path: Path, command: str) -> None:
+    """In PostgreSQL others run beside it. They would give a job a group that is never stored."""
+    file = File(tmp_path / "inbox.db")
+    file.runner.undone = lambda: None
+    file.put(Notification(ORDERS))
+
+    async def command_in_vain(transaction: Transaction) -> None:
+        inbox = file.within(transaction)
+        match command:
+            case "replay":
+                await inbox.replay([], [], COMMAND)
+            case "release":
+                await inbox.release("prod", COMMAND)
+            case _:
+                await inbox.reconcile([Notification(CatalogName("prod"))], COMMAND)
+        raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        file.run(command_in_vain)
+    file.fold()
+    file.runner.db.close()
+    again = File(tmp_path / "inbox.db")
+    assert [claim.subject for claim in again.claim().jobs] == [ORDERS]
+
+
+def test_an_error_of_the_database_sets_no_event_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = File()
+    file.put(Notification(ORDERS))
+
+    def need_another_job(*_: object) -> None:
+        raise UnreadJobError(RETURNS)
+
+    async def fail(_: Jobs, subjects: Sequence[JobKey]) -> None:
+        if subjects:
+            raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("sfn.inbox.operations.jobs_after_notification", need_another_job)
+        patched.setattr(Jobs, "load", fail)
+        with pytest.raises(sqlite3.OperationalError):
+            file.fold()
+    assert (file.counted("pending"), file.counted("dead_letter")) == (1, 0)
+    assert [claim.subject for claim in file.claim().jobs] == [ORDERS]
+
+
+def test_jobs_of_a_store_with_a_new_prefix_hide_no_others(tmp_path: Path) -> None:
+    """Else each claim would find the same jobs of another group, and ask for the next claim at once."""
+    file, later = File(tmp_path / "inbox.db"), NOW + timedelta(hours=1)
+    file.put(*(Notification(TableIdentifier("prod", ("sales",), f"t{number}")) for number in range(3 * PLENTY.total)))
+    while claims := file.claim().jobs:
+        for claim in claims:
+            file.run(partial(file.operations.record_location, claim=claim, layout_key="s3://lake/sales/t", uuid=None))
+        file.settle(claims, Returned(later, "its store is away"))
+    file.runner.db.close()
+    again = File(tmp_path / "inbox.db", InboxConfig(stores=("s3://lake/sales",)))
+    assert [again.claim().next_due for _ in range(4)][-1] == later
+    again.now = later
+    assert sum(len(again.claim(UNLIMITED).jobs) for _ in range(2)) == 3 * PLENTY.total
+
+
+class LosingRunner(InlineRunner):
+    """Loses answers.
+
+    Attributes:
+        lost: what the next calls raise; the first of them after its commit.
+    """
+
+    lost: list[Transient]
+
+    @override
+    async def run(self, operation: Operation[T], durability: Durability, wakes: WakeRule[T] = Wakes.NO_WORKER) -> T:
+        if self.lost and not isinstance(self.lost[0], OutcomeUnknown):
+            raise self.lost.pop(0)
+        result = await super().run(operation, durability, wakes)
+        if self.lost:
+            raise self.lost.pop(0)
+        return result
+
+
+async def test_a_stored_settle_is_known_after_an_outage_of_any_length() -> None:
+    config, clock = InboxConfig(), HandClock(NOW)
+    runner = LosingRunner(connect(":memory:"))
+    runner.lost = []
+    inbox = Inbox(runner, Operations(config, clock.now), clock, queue_limit=9, observe_fold=lambda _: None)
+    await inbox.put([Notification(ORDERS)])
+    (claim,) = (await inbox.claim(PLENTY)).jobs
+    outcome = Returned(NOW + timedelta(days=1), "its store is away")
+    kinds = [OutcomeUnknown, *[Transient] * 200]
+    runner.lost = [one("inbox", scope=ErrorScope.INBOX, expected="an answer", found="none") for one in kinds]
+    while runner.lost:
+        with pytest.raises(Transient):
+            await inbox.settle(claim, outcome, NOW)
+        with suppress(Transient):
+            await inbox.claim(PLENTY)
+        clock.turn(config.lease.total_seconds() / 10)
+    assert await inbox.settle(claim, outcome, NOW)
 
 
 # ── Stored jobs

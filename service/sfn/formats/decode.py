@@ -139,7 +139,10 @@ def _read(decoder: msgspec.json.Decoder[_T], body: bytes, at: str) -> _T:
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Rejected(at, status=400, expected="JSON in UTF-8", found=str(error)) from error
+        found = (
+            "bytes that are not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error).partition(" - at ")[0]
+        )
+        raise Rejected(at, status=400, expected="JSON in UTF-8", found=found if body else "an empty body") from error
     except RecursionError as error:
         raise Rejected(at, status=400, expected="JSON", found="too many levels of nesting") from error
 

@@ -146,7 +146,9 @@ _WORDS: Final = {
     "int": "a whole number",
 }
 _MISSING: Final = re.compile(r"Object missing required field `(.+)`")
-_WRONG: Final = re.compile(r"Expected `([^`]+)`(?: of length ([<>]=) (\d+)| (matching) regex .*|.*)", re.DOTALL)
+_WRONG: Final = re.compile(
+    r"Expected `([^`]+)`(?: of length ([<>]=) (\d+)| (matching) regex .*| ([<>]=) .*|.*)", re.DOTALL
+)
 
 
 def convert_object(
@@ -180,20 +182,25 @@ def _invalid_object(
         at, value = f"{at}/{key}", value[int(key) if isinstance(value, list | tuple) else key]
     if (missing := _MISSING.fullmatch(message)) is not None:
         return field_error(at, missing[1], "a value", "none", status=status)
-    expected, found = f"one of {', '.join(choices)}", ascii(str(value)[:40])
     if (wrong := _WRONG.fullmatch(message)) is not None:
-        kinds, comparison, length, pattern = wrong.groups()
+        kinds, comparison, length, pattern, bound = wrong.groups()
         expected = " or ".join(_WORDS.get(kind, kind) for kind in kinds.split(" | ") if kind != "null")
-        if length is not None:
-            expected += f" of at {'most' if comparison == '<=' else 'least'} {length} parts or characters"
+        if (comparison, length) == (">=", "1"):
+            expected, found = f"{expected} that is not empty", "an empty one"
+        elif length is not None:
+            units = "characters" if isinstance(value, str) else "parts"
+            expected += f" of at {'most' if comparison == '<=' else 'least'} {length} {units}"
             found = str(len(value))
+        elif bound is not None or (type(value) in {int, float} and kinds.startswith("int")):
+            expected, found = f"{expected} of 64 bits, without a fraction", "another number"
         elif pattern is not None and (control := _CONTROL.search(value)) is not None:
             expected, found = f"{expected} without control characters", f"U+{ord(control[0]):04X}"
         elif pattern is not None:
-            expected += " in the form that /openapi.json describes"
+            expected, found = f"{expected} in the form that /openapi.json describes", ascii(value[:40])
         else:
             found = json_kind(value)
-    return Rejected(at, status=status, expected=expected, found=found)
+        return Rejected(at, status=status, expected=expected, found=found)
+    return Rejected(at, status=status, expected=f"one of {', '.join(choices)}", found=ascii(str(value)[:40]))
 
 
 def require_text(value: object, at: str, key: str | int, limit: int = MAX_NAME, *, status: int = 422) -> str:

@@ -265,20 +265,6 @@ def decode_polaris_event(event: Event) -> DecodedEvent:
     return (Notification(table, event.sender, event_id, drop=drop, origin=EVENT_TYPES[event_type], body=event.body),)
 
 
-WEBHOOK_TYPES: Final = frozenset(
-    {
-        "AFTER_CREATE_TABLE",
-        "AFTER_REGISTER_TABLE",
-        "AFTER_UPDATE_TABLE",
-        "AFTER_COMMIT_TABLE",
-        "AFTER_DROP_TABLE",
-        "AFTER_RENAME_TABLE",
-        "AFTER_SEND_NOTIFICATION",
-    }
-)
-"""The events that change tables."""
-
-
 def is_polaris_webhook(event: Event) -> bool:
     """Return whether the event is a CloudEvent of Polaris without `data`."""
     is_empty = event.data_at is not None and event.data is None
@@ -289,7 +275,7 @@ def decode_polaris_webhook(event: Event) -> tuple[Notification, ...]:
     """Return a sweep of each of the sender's catalogs."""
     content = event.content
     # Newer versions send the type in lower case and with a prefix.
-    if str(content["type"]).rpartition(".")[2].upper() not in WEBHOOK_TYPES:
+    if str(content["type"]).rpartition(".")[2].upper() not in EVENT_TYPES:
         return ()
     event_id = global_event_id(str(content["source"]), str(content["id"]))
     catalogs = dict.fromkeys(event.catalogs.values())

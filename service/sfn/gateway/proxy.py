@@ -129,7 +129,10 @@ def parse_request(
         address=public or public_address(fields, scope["scheme"], root),
         peer=client[0] if client else None,
         body=RequestBody(
-            receive, has_body=has_body, length=None if length is None else int(length), reservation=reservation
+            receive,
+            has_body=has_body,
+            length=None if length is None else int(length.lstrip("0") or "0"),
+            reservation=reservation,
         ),
     )
 

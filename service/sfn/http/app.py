@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from sfn.errors import FatalError, Rejected, Transient
 from sfn.http import ingest, openapi, responses
-from sfn.http.ingest import EventsEndpoint, Readiness
+from sfn.http.ingest import EventsEndpoint, Readiness, parse_length
 from sfn.http.responses import AsgiApplication, problem_detail
 from sfn.limits import (
     EXHAUSTED_MESSAGE,
@@ -91,10 +91,13 @@ class _WholeBodyReceive:
 
 def _declared(scope: MutableMapping[str, Any]) -> int | None:
     length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
-    return int(length) if length.isdigit() else None
+    return parse_length(length)
 
 
 METRICS_PATH: Final = "/metrics"
+_NO_ROUTE: Final = (
+    "expected a route of this service; events go to POST /v1/events, and GET /openapi.json lists all routes"
+)
 
 _DESCRIBED: Final[dict[int | str, dict[str, Any]]] = {
     200: {
@@ -264,7 +267,8 @@ def _health(readiness: Readiness) -> APIRouter:
 def _answer_errors(api: FastAPI, on_fatal: Callable[[FatalError], None]) -> None:
     async def refused(_: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):
-            return _problem(error.status_code, str(error.detail), error.headers)
+            is_unknown = (error.status_code, error.detail) == (HTTPStatus.NOT_FOUND, HTTPStatus.NOT_FOUND.phrase)
+            return _problem(error.status_code, _NO_ROUTE if is_unknown else str(error.detail), error.headers)
         return _problem(HTTPStatus.INTERNAL_SERVER_ERROR, responses.INTERNAL_ERROR)
 
     async def malformed(_: Request, error: Exception) -> Response:

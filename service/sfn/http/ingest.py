@@ -79,11 +79,12 @@ def to_undecodable(request: EventRequest, refusal: Rejected, *, is_signed: bool)
     """
     whole = as_structured(request)
     has_unsigned_parts = whole is not request or polaris.parse_notification_path(request.path) is not None
-    content_type = next((value.decode("latin-1") for name, value in whole.headers if name == b"content-type"), None)
+    # The last one, because a format is recognized by the last one.
+    content_types = [value.decode("latin-1") for name, value in whole.headers if name == b"content-type"]
     return UndecodableRequest(
         sender=request.sender.name,
         path=f"{request.path}{_UNSIGNED}" if is_signed and has_unsigned_parts else request.path,
-        content_type=content_type,
+        content_type=content_types[-1] if content_types else None,
         body=whole.body[:MAX_STORED_BODY],
         size=len(whole.body),
         detail=str(refusal),
@@ -264,10 +265,13 @@ _NO_PAGES: Final = (
     "a web page (Origin header) may not send events without a token; "
     'configure [senders.NAME] secrets = { main = "…" } and send that token'
 )
+_NO_CREDENTIALS: Final = "a valid bearer token, or a valid signature with a current timestamp, is needed"
 _SHUTTING_DOWN: Final = "the service is shutting down"
 _SEND_FEWER: Final = "let the sender send these events again, fewer in one request, or raise listener.body_limit"
 _SEND_PLAIN: Final = "let the sender send these events again, uncompressed"
-_COMPRESSED: Final = Rejected("", status=415, expected="a body that is not compressed", found="a Content-Encoding")
+_COMPRESSED: Final = Rejected(
+    "", status=415, expected="a body that is not compressed", found="a Content-Encoding or Transfer-Encoding"
+)
 _PLAIN: Final = (b"accept-encoding", b"identity")
 
 
@@ -300,6 +304,14 @@ class RequestHead(msgspec.Struct):
     is_from_a_page: bool = False
 
 
+def parse_length(value: bytes) -> int | None:
+    """Return a `Content-Length`; None if it is no number.
+
+    The parser of the protocol accepts any number of leading zeros, but Python converts no more than 4,300 digits.
+    """
+    return int(value.lstrip(b"0") or b"0") if value.isdigit() else None
+
+
 def read_head(method: str, path: str, headers: Headers, client: Sequence[Any] | None) -> RequestHead:
     """Return a request without its body.
 
@@ -315,8 +327,8 @@ def read_head(method: str, path: str, headers: Headers, client: Sequence[Any] | 
             # Several `Authorization` headers identify no sender (RFC 9110, section 5.3).
             head.authorization = value if head.authorization is None else b""
         elif name == b"content-length":
-            head.length = int(value) if value.isdigit() else None
-        elif name == b"content-encoding":
+            head.length = parse_length(value)
+        elif name == b"content-encoding" or (name == b"transfer-encoding" and value.strip().lower() != b"chunked"):
             head.encoding = value.strip().lower()
         elif name == b"origin":
             # Browsers send `Origin` with every POST (Fetch, section 3.2); other clients do not send it.
@@ -498,9 +510,7 @@ class EventsEndpoint:
 
     def _unauthorized(self, response_format: ResponseFormat, head: RequestHead) -> EventsResponse:
         """Return the same answer for every failure, so that an attacker learns nothing about the credentials."""
-        return self._reject(
-            response_format, head, 401, "a valid bearer token is needed", (b"www-authenticate", b"Bearer")
-        )
+        return self._reject(response_format, head, 401, _NO_CREDENTIALS, (b"www-authenticate", b"Bearer"))
 
     def _too_many(self, response_format: ResponseFormat, sender: Sender, wait: float) -> EventsResponse:
         if (suppressed := self._throttle.allow(("too many", sender.name))) is not None:

@@ -144,7 +144,9 @@ def _cached_counts_response(accepted: int, duplicates: int, ignored: int) -> Eve
 
 
 def _problem(status: int, detail: str, where: str) -> bytes:
-    return problem_document(status, detail, pointer=where if where.startswith("#") else None)
+    if where.startswith("#"):
+        return problem_document(status, detail, pointer=where)
+    return problem_document(status, f"{where}: {detail}" if where else detail)
 
 
 NATIVE: Final = ResponseFormat(_counts_response, _problem, PROBLEM_MEDIA_TYPE.encode())

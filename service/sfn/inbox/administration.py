@@ -283,7 +283,9 @@ class CommandProgress:
 
 
 class Administration(ABC):
-    """The queries and commands of an inbox; every call raises `Transient` with scope inbox, or `FatalError`.
+    """The queries and commands of an inbox.
+
+    Every call raises `Transient` with scope inbox, `Permanent` if a value cannot be stored, or `FatalError`.
 
     Args:
         runner: runs operations in the database.
@@ -297,7 +299,7 @@ class Administration(ABC):
 
     @abstractmethod
     async def _catch_up(self, rest: int) -> None:
-        """Fold what waits but for some records at most; of a very large backlog only a part."""
+        """Fold waiting records until at most `rest` are left; of a very large backlog only a part."""
 
     @abstractmethod
     def _observe_other_folds(self) -> None:
@@ -345,7 +347,7 @@ class Administration(ABC):
         """
         ended = await close_letters(transaction, ids, DeadLetterStatus.REPLAYED, command)
         subjects = [subject for subject in ended if subject is not None]
-        unit = await self._operations.unfolded(transaction, subjects)
+        unit = await self._operations.unfolded(transaction, subjects, has_written=True)
         for subject in subjects:
             unit.jobs.save(on_replay(unit.jobs.get(subject) or Job(subject, command.at), command.at))
         await unit.write()
@@ -391,7 +393,7 @@ class Administration(ABC):
         self, transaction: Transaction, catalog: str, command: AdminCommand, before: CommandProgress | None
     ) -> CommandProgress:
         """Release the first batch of held jobs, or the one after `before`."""
-        unit = await self._operations.unfolded(transaction, ())
+        unit = await self._operations.unfolded(transaction, (), has_written=True)
         after = before.last_key if before is not None else ""
         held = unit.jobs.take(await jobs.held_jobs(transaction, catalog, after, RELEASE_BATCH_SIZE))
         for job in held:
@@ -500,9 +502,9 @@ class Administration(ABC):
         self._observe_other_folds()
         return done[0]
 
-    async def _fold(self, transaction: Transaction) -> bool:
+    async def _fold(self, transaction: Transaction, *, has_written: bool = False) -> bool:
         """Fold the oldest records in a transaction; return True if there are more."""
-        fold = await self._operations.fold(transaction)
+        fold = await self._operations.fold(transaction, has_written=has_written)
         self._operations.other_folds.append(fold)
         return fold.has_more
 
@@ -512,7 +514,7 @@ class Administration(ABC):
         """Accept notifications as if they had arrived now, and fold them."""
         if notifications:
             await transaction.append([encode_message(one, to_micros(command.at)) for one in notifications])
-            while await self._fold(transaction):
+            while await self._fold(transaction, has_written=True):
                 pass
 
 
@@ -535,9 +537,9 @@ async def prune_letters(transaction: Transaction, before: datetime, most: int) -
 
 
 async def prune_events(transaction: Transaction, before: datetime, most: int = PRUNE_BATCH_SIZE) -> int:
-    """Delete at most `most` of the oldest records, folded ones from before a time; return their number.
+    """Delete at most `most` of the oldest folded records, up to the last one from before a time; return their number.
 
-    They are deleted in the order of their numbers, because the wall clock may have been set back in between.
+    Younger records between them are deleted, too: the wall clock may have been set back in between.
     """
     ((last,),) = await transaction.fetch(
         "SELECT max(seq) FROM (SELECT seq, received_at FROM sfn.event ORDER BY seq LIMIT $2::bigint) AS oldest "

@@ -45,8 +45,8 @@ FOLD_INTERVAL: Final = 1.0
 FOLD_PAUSE: Final = 0.000_25
 """Pause of a worker's claims between two folds, in seconds for each record of the first one.
 
-A fold of many records costs less for each, because all records of a table change one job. With this pause, folds grow
-from about 4,000 records a second on. With fewer records, claims hardly wait."""
+One fold of many records is cheaper per record, because all records of a table change one job. Above about 4,000
+records a second the pause makes folds larger; below, claims hardly wait."""
 MAX_FOLD_PAUSE: Final = 1.0
 """Longest such pause, in seconds."""
 MAX_CAUGHT_UP: Final = 20_000
@@ -94,7 +94,7 @@ class Inbox(Administration):
         # The number of the last claim that folded. What made a job due after that number was not seen by any claim.
         self._claimed_number: int | None = None
         self._has_folded = False
-        # Set if the last claim leased all that was due: the next one waits at once, until the `next_due` in here.
+        # Set if the last claim leased jobs: nothing else that is due fits the capacity. The next claim waits at once.
         self._rest: ClaimResult | None = None
         self._is_waiting = self._is_interrupted = False
         self._interrupted = anyio.Event()
@@ -113,15 +113,15 @@ class Inbox(Administration):
             raise queue_full_error(self._runner.where, self._queue_limit, self._queued_count, count, remedy)
         if not count:
             return PutResult(0, 0)
-        if self._unapplied >= FOLD_LIMIT:
-            await self.fold()
         now = self._clock.now()
-        at = to_micros(now)
-        rows = [encode_message(message, at) for message in messages]
         self._puts = number = self._puts + 1
         self._queued[number] = now, count
         self._queued_count += count
         try:
+            if self._unapplied >= FOLD_LIMIT:
+                await self.fold()
+            at = to_micros(now)
+            rows = [encode_message(message, at) for message in messages]
             appended = await self._runner.append(rows, _woken_by(messages))
         finally:
             del self._queued[number]
@@ -239,7 +239,10 @@ class Inbox(Administration):
         leased = made if made is not None else []
         accepted = self._accepted
         found = await self._runner.claim(
-            lambda transaction: self._operations.claim(transaction, request, leased), after, self._give_back
+            lambda transaction: self._operations.claim(transaction, request, leased),
+            after,
+            self._give_back,
+            is_free=capacity.total + capacity.sweeps > 0,
         )
         if found is None:
             return None
@@ -266,7 +269,7 @@ class Inbox(Administration):
 
     @override
     async def _catch_up(self, rest: int) -> None:
-        """Fold what waits but for some records at most; of a very large backlog only a part.
+        """Fold waiting records until at most `rest` are left, or about `MAX_CAUGHT_UP` were folded.
 
         A claim folds the last ones itself. It catches up before, so that one check covers all events of a table.
         """
@@ -317,6 +320,9 @@ class Inbox(Administration):
         try:
             settled = await self._settles(SettleRequest(claim, outcome, now, tried))
         except BaseException as error:
+            if tried:
+                # An earlier attempt may have been stored, however long the outage lasts.
+                self._doubt(claim)
             if isinstance(error, OutcomeUnknown) or not isinstance(error, SfnError):
                 self._doubt(claim)
                 self._tried[token] = (*tried, LastResult(*describe(outcome), now))

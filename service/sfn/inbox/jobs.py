@@ -44,6 +44,7 @@ from sfn.inbox.schema import (
     encode_subject,
     from_micros,
     from_micros_or_none,
+    short_key,
     table_key_range,
     to_indexed_table,
     to_micros,
@@ -66,6 +67,12 @@ class KnownGroups:
     def __init__(self) -> None:
         self.numbers: dict[ConcurrencyGroup, int] = {}
         self.last = 0
+
+    def copy(self) -> KnownGroups:
+        """Return a copy, for a transaction that may read groups of its own, which are not committed."""
+        copied = KnownGroups()
+        copied.numbers, copied.last = dict(self.numbers), self.last
+        return copied
 
     def query(self) -> Query:
         """Return the query for the groups that were added since."""
@@ -153,6 +160,7 @@ class Jobs:
         self._transaction, self.groups, self._config = transaction, groups, config
         self._stored: dict[JobKey, StoredJob | None] = {}
         self._changed: dict[JobKey, Job | None] = {}
+        self._regrouped: set[JobKey] = set()
         self._outcomes: list[Row] = []
 
     def query(self, subjects: Collection[JobKey], *, caches: bool = False) -> Query:
@@ -246,10 +254,18 @@ class Jobs:
         stored = {subject: one.job if one is not None else None for subject, one in self._stored.items()}
         return [job for job in (stored | self._changed).values() if job is not None]
 
-    def count(self, group: ConcurrencyGroup) -> int:
-        """Return how many queued jobs of a group were read or made."""
-        jobs = (job for job in self.current() if job.state is JobState.QUEUED)
-        return sum(group_of(job, self._config.stores) == group for job in jobs)
+    def take_group(self, group: ConcurrencyGroup, rows: Sequence[Row]) -> int:
+        """Add the result of a `due_query`; return how many of these jobs still belong to the group.
+
+        An event may have moved a job to another group, and so may a new configuration of the stores. Its new number is
+        written: under the old one it would hide the jobs behind it from every claim.
+        """
+        jobs = self.take(rows, caches=True)
+        moved = [job for job in jobs if group_of(job, self._config.stores) != group]
+        for job in moved:
+            self._regrouped.add(job.subject)
+            self.save(replace(job))
+        return len(jobs) - len(moved)
 
     def changes(self) -> list[Change]:
         """Return what to write."""
@@ -274,7 +290,8 @@ class Jobs:
         if stored is not None:
             before = stored.job
             alike = job.table_state is before.table_state and job.locations is before.locations
-            if alike and (job.version > job.processed_version) == (before.version > before.processed_version):
+            alike = alike and (job.version > job.processed_version) == (before.version > before.processed_version)
+            if alike and job.subject not in self._regrouped:
                 return stored.group
         group = group_of(job, self._config.stores)
         number = self.groups.numbers.get(group) or made.get(group)
@@ -316,7 +333,7 @@ class _Rows:
                 self.without_cache.append(key)
         known: frozenset[str] = before.locations if before is not None else frozenset()
         if job.locations is not known and job.locations != known:
-            now, then = set(map(layout_location, job.locations)), set(map(layout_location, known))
+            now, then = ({short_key(layout_location(one)) for one in places} for places in (job.locations, known))
             self.places += [(key, job.subject.catalog, location) for location in sorted(now - then)]
             self.left_places += [(key, location) for location in sorted(then - now)]
 
@@ -576,5 +593,5 @@ def visitors_query(places: Iterable[tuple[str, str]]) -> Query:
     )
     return Query(
         f"{_JOB} WHERE job.key IN (SELECT place.key FROM sfn.place AS place WHERE {clauses})",
-        tuple(value for place in wanted for value in place),
+        tuple(value for catalog, location in wanted for value in (catalog, short_key(location))),
     )

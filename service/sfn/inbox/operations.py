@@ -91,7 +91,7 @@ MAX_FOLDED: Final = 5_000
 each, because each table's job is read and written once in a transaction."""
 MAX_EXPIRED: Final = 500
 """Most expired leases that one claim takes back; the next claim takes the rest."""
-UNKNOWN_CLAIM: Final = "whether the claim was made never came to be known"
+UNKNOWN_CLAIM: Final = "the answer to the claim was lost"
 
 _PENDING: Final = (
     # The limit comes first: otherwise the whole log may be read in its order, to find the few records that wait.
@@ -203,28 +203,40 @@ class Operations:
         """
         self._groups = KnownGroups()
 
-    async def fold(self, transaction: Transaction) -> FoldResult:
+    async def fold(self, transaction: Transaction, *, has_written: bool = False) -> FoldResult:
         """Fold the oldest records into jobs."""
-        unit = await self.folded(transaction)
+        unit = await self.folded(transaction, has_written=has_written)
         await unit.write()
         return unit.fold
 
-    async def folded(self, transaction: Transaction, subjects: Collection[JobKey] = ()) -> Unit:
+    async def folded(
+        self, transaction: Transaction, subjects: Collection[JobKey] = (), *, has_written: bool = False
+    ) -> Unit:
         """Return the unit of a transaction after a fold that is not written yet.
 
         Args:
             transaction: the transaction.
             subjects: more jobs to read.
+            has_written: see `unfolded`.
         """
-        unit, _ = await self._begin(transaction, [])
+        unit, _ = await self._begin(transaction, [], has_written=has_written)
         await self._fold(unit, [])
         unit.others += unit.intents.changes()
         await unit.jobs.load(subjects)
         return unit
 
-    async def unfolded(self, transaction: Transaction, subjects: Collection[JobKey]) -> Unit:
-        """Return the unit of a transaction that does not fold."""
-        groups = self._groups
+    async def unfolded(
+        self, transaction: Transaction, subjects: Collection[JobKey], *, has_written: bool = False
+    ) -> Unit:
+        """Return the unit of a transaction that does not fold.
+
+        Args:
+            transaction: the transaction.
+            subjects: the jobs to read.
+            has_written: another unit of this transaction has written. The groups that this one reads may then be its
+                own, which no other transaction may use: if it is undone, they do not exist.
+        """
+        groups = self._groups.copy() if has_written else self._groups
         unit = Unit(transaction, Jobs(transaction, groups, self.config))
         added, jobs = await transaction.fetch_all([groups.query(), unit.jobs.query(subjects)])
         groups.take(added)
@@ -263,13 +275,10 @@ class Operations:
         heads = [jobs.due_query(number, capacity.available_in(group) + 1) for group, number in open_groups]
         found = await self._fold(unit, heads, also, caches_below=capacity.total + capacity.sweeps)
         moments = await self._check_intents(unit, checked, now)
-        for rows in found:
-            jobs.take(rows, caches=True)
-        # An event may have moved the jobs that were read to another group, before others that were not.
-        are_moved = any(
-            len(rows) > capacity.available_in(group) > jobs.count(group)
-            for rows, (group, _) in zip(found, open_groups, strict=True)
-        )
+        # If jobs that were read belong to another group now, others of their old group were not read that are due.
+        are_moved = False
+        for rows, (group, _) in zip(found, open_groups, strict=True):
+            are_moved |= jobs.take_group(group, rows) < capacity.available_in(group) < len(rows)
         self._give_back(unit, request.unsure, now)
         lost, letters = self._expire(unit, expired, request.running, now)
         claims, waiting = await self._lease(unit, request, now, parse_sweeps(sweeps))
@@ -367,10 +376,10 @@ class Operations:
     # ── Steps of the operations
 
     async def _begin(
-        self, transaction: Transaction, queries: Sequence[Query], *, folds: bool = True
+        self, transaction: Transaction, queries: Sequence[Query], *, folds: bool = True, has_written: bool = False
     ) -> tuple[Unit, list[Sequence[Row]]]:
         """Read the new concurrency groups and the records to fold; return the results of the caller's queries, too."""
-        groups = self._groups
+        groups = self._groups.copy() if has_written else self._groups
         pending_query = Query(_PENDING, (MAX_FOLDED if folds else 0,))
         added, pending, *rest = await transaction.fetch_all([groups.query(), pending_query, *queries])
         groups.take(added)
@@ -432,17 +441,15 @@ class Operations:
         return subjects
 
     async def _apply(self, unit: Unit, record: LogRecord) -> bool:
-        """Apply one record; return True if it is a notification that another one of its table waits for, too.
+        """Apply one record; return True if another notification of the same table was already waiting.
 
         A record that cannot be applied becomes a dead letter, and does not keep others from being applied.
         """
         match record.message:
             case Notification() as notification:
                 before = unit.jobs.get(notification.subject)
-                try:
-                    await self._notify(unit, notification, record.seq, record.received_at)
-                except Exception as error:  # noqa: BLE001 - whatever is wrong, the records behind it must be applied
-                    self._set_aside(unit, record, notification, error)
+                while (unread := self._notify(unit, record, notification)) is not None:
+                    await unit.jobs.load([unread])
                 return has_unprocessed(before)
             case UndecodableRequest() as request:
                 unit.letters.keep(request, record.received_at)
@@ -451,7 +458,8 @@ class Operations:
             case None:
                 detail = (
                     f"record {record.seq} of the inbox's log: expected a record that this version can read, found one "
-                    "that is damaged or that a newer version wrote; start that version, and replay this"
+                    "that is damaged or that a newer version wrote; its event is lost: run `sfn reconcile CATALOG` "
+                    "for each catalog, and send the newest events of event-only catalogs again"
                 )
                 _log.error("record not applied", seq=record.seq, detail=detail)
                 unit.letters.keep(UndecodableRequest("", "", None, b"", 0, detail), record.received_at)
@@ -459,17 +467,22 @@ class Operations:
                 pass  # all of a fold are applied at once
         return False
 
-    async def _notify(self, unit: Unit, notification: Notification, seq: int, at: datetime) -> None:
-        """Apply a notification to the jobs that it changes."""
-        while True:
-            try:
-                changed = jobs_after_notification(notification, seq, at, self.config, unit.jobs.get)
-            except UnreadJobError as unread:
-                await unit.jobs.load([unread.subject])
-                continue
+    def _notify(self, unit: Unit, record: LogRecord, notification: Notification) -> JobKey | None:
+        """Apply a notification to the jobs that it changes; return a job that must be read first, if there is one.
+
+        The job is read by the caller: an error of the database undoes the transaction, and sets no event aside.
+        """
+        seq, at = record.seq, record.received_at
+        try:
+            changed = jobs_after_notification(notification, seq, at, self.config, unit.jobs.get)
+        except UnreadJobError as unread:
+            return unread.subject
+        except Exception as error:  # noqa: BLE001 - whatever is wrong, the records behind it must be applied
+            self._set_aside(unit, record, notification, error)
+        else:
             for job in changed.values():
                 unit.jobs.save(job)
-            return
+        return None
 
     def _set_aside(self, unit: Unit, record: LogRecord, notification: Notification, error: Exception) -> None:
         """Open a dead letter for a notification that could not be applied, and have its table checked if possible."""

@@ -76,7 +76,7 @@ APPENDED_AT_ONCE: Final = 1_000
 POLL_INTERVAL: Final = timedelta(seconds=1)
 """Longest wait without a signal: a claim then finds what another process put or left."""
 MAX_SLOW_TRANSACTIONS: Final = 2
-"""Concurrent transactions of operators' queries, so that appends, claims and settles need not wait."""
+"""Concurrent reading transactions, of operators and of publishes, so that appends, claims and settles need not wait."""
 _RETRY_STEP: Final = 0.01
 _RETRYABLE: Final = frozenset({"40001", "40P01", "0A000", "26000", "42P05"})
 """SQLSTATEs that are retried: a conflict with another transaction; or invalid prepared statements, because the tables
@@ -318,14 +318,14 @@ class PostgresRunner:
         return appended
 
     async def claim(
-        self, operation: Operation[T], after: int | None, abandoned: Callable[[T], None]
+        self, operation: Operation[T], after: int | None, abandoned: Callable[[T], None], *, is_free: bool
     ) -> tuple[T, int] | None:
         if after is None:
             number = self.signal.number
             return await self.run(operation, Durability.DERIVED), number
         if self.listener is not None:
             await self.listener.listen()
-        self._is_waiting = True
+        self._is_waiting = is_free
         try:
             await self.signal.wait_beyond(after)
         finally:

@@ -406,6 +406,6 @@ async def _check_grants(transaction: ReadTransaction, where: str, version: int) 
         raise FatalError(
             where,
             expected="the right to read and write the schema sfn",
-            found=f"none to {', '.join(lacking)}",
+            found=f"no right to {', '.join(lacking)}",
             remedy="GRANT ALL ON ALL TABLES IN SCHEMA sfn TO …, and ALL SEQUENCES",
         )

@@ -297,6 +297,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 MAX_KEY_BYTES: Final = 2000
 """Most bytes of a key: an entry of PostgreSQL's B-tree takes at most a third of a page of 8192 bytes."""
+MAX_KEY_PART_BYTES: Final = 600
+"""Most bytes of a location or an event's id beside the other part of a key, for the same reason."""
 _KEY_START: Final = 400
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -372,7 +374,7 @@ class LogRecord(NamedTuple):
     """A record that waits to be folded.
 
     Attributes:
-        seq: its number: of two records, the one that a sender sent after the answer to the other has a greater one.
+        seq: its number. A record that a sender sends after the answer to an earlier one has a greater number.
         received_at: when it was appended.
         message: the message; None if this version cannot read the record.
     """
@@ -391,7 +393,8 @@ def encode_message(message: InboxMessage, received_at: int) -> LogRow:
         record = _encode(message)
     kind = _KINDS[type(message)]
     if isinstance(message, Notification):
-        return LogRow(message.sender, message.event_id, encode_key(message.subject), kind, received_at, record)
+        event_id = short_key(message.event_id) if message.event_id is not None else None
+        return LogRow(message.sender, event_id, encode_key(message.subject), kind, received_at, record)
     return LogRow("", None, "", kind, received_at, record)
 
 
@@ -433,8 +436,18 @@ def encode_key(subject: JobKey) -> str:
         key = _encode_key((subject.catalog,))
     else:
         key = _encode_key((subject.catalog, *subject.namespace, subject.name))
-    if len(key) <= MAX_KEY_BYTES:
-        return key.decode()
+    return key.decode() if len(key) <= MAX_KEY_BYTES else _cut(key)
+
+
+def short_key(text: str) -> str:
+    """Return a location or an event's id as a part of a key; one that is too long is cut, and ends with a digest."""
+    if len(text) <= MAX_KEY_PART_BYTES // 4:
+        return text
+    encoded = text.encode(errors="replace")
+    return text if len(encoded) <= MAX_KEY_PART_BYTES else _cut(encoded)
+
+
+def _cut(key: bytes) -> str:
     return f"{key[:_KEY_START].decode(errors='ignore')}…{sha256(key).hexdigest()}"
 
 

@@ -68,8 +68,7 @@ class SqliteInbox(Inbox):
             Transient: scope inbox: the disk is full.
         """
         operations = Operations(config, clock.now)
-        lock, db = await _lock_and_open(path, operations)
-        ((unapplied,),) = db.execute("SELECT count(*) FROM pending").fetchall()
+        lock, db, unapplied = await _lock_and_open(path, operations)
         writer = SqliteWriter(db, str(path), missing=lock.missing, observe=observe, undone=operations.forget_groups)
         try:
             yield cls(
@@ -85,8 +84,8 @@ class SqliteInbox(Inbox):
                 lock.release()
 
 
-async def _lock_and_open(named: Path, operations: Operations) -> tuple[InboxLock, sqlite3.Connection]:
-    """Lock a file and open the database in it."""
+async def _lock_and_open(named: Path, operations: Operations) -> tuple[InboxLock, sqlite3.Connection, int]:
+    """Lock a file and open the database in it; return both, and the number of records that wait to be folded."""
     # SQLite, too, puts its log next to the target of a link.
     path = Path(await anyio.to_thread.run_sync(os.path.realpath, named))
     doubt = await anyio.to_thread.run_sync(placed, path)
@@ -94,27 +93,33 @@ async def _lock_and_open(named: Path, operations: Operations) -> tuple[InboxLock
         _log.warning("doubtful place for the inbox", found=doubt.found, remedy=doubt.remedy)
     lock = InboxLock(path)
     try:
-        db = await anyio.to_thread.run_sync(_open, path, operations)
+        db, unapplied = await anyio.to_thread.run_sync(_open, path, operations)
         lock.watch(named)
     except BaseException:
         lock.release()
         raise
-    return lock, db
+    return lock, db, unapplied
 
 
-def _open(path: Path, operations: Operations) -> sqlite3.Connection:
+def _open(path: Path, operations: Operations) -> tuple[sqlite3.Connection, int]:
     try:
         # The log shows whether the inbox is new: its file may be lost, or another disk mounted in its place.
         new = not path.exists() or path.stat().st_size == 0
         db = connect(str(path))
-        recovered = recover(db, operations)
+        try:
+            recovered = recover(db, operations)
+            ((unapplied,),) = db.execute("SELECT count(*) FROM pending").fetchall()
+        except BaseException:
+            # It may hold the lock of a transaction.
+            db.close()
+            raise
     except sqlite3.Error as error:
         refused = to_inbox_error(error, str(path))
         if refused is None:
             raise
         raise refused from error
     _log.info("inbox opened", path=str(path), new=new, leases_taken_back=recovered)
-    return db
+    return db, unapplied
 
 
 def connect(path: str) -> sqlite3.Connection:

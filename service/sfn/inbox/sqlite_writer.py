@@ -1,8 +1,9 @@
 """The thread that owns the SQLite connection: it runs the operations that arrived during its last turn.
 
-One turn has two transactions. The first has what must survive a power cut: all appends, in one statement each, and
-operators' commands; its commit is synced, and its callers get their answers at once. The second has what is derived
-from the log, such as folds, claims and settles; its commit is not synced.
+One turn has two transactions. The first has what must survive a power cut: appends, operators' commands, recorded
+locations and steps of the drop limit. Small appends share one statement. Its commit is synced, and its callers get
+their answers at once. The second has what is derived from the log, such as folds, claims and settles; its commit is not
+synced.
 """
 
 from __future__ import annotations
@@ -399,7 +400,7 @@ class SqliteWriter:
         return await self._submit(_Call(operation, durability, self._loop.create_future(), wakes))
 
     async def claim(
-        self, operation: Operation[T], after: int | None, abandoned: Callable[[T], None]
+        self, operation: Operation[T], after: int | None, abandoned: Callable[[T], None], *, is_free: bool
     ) -> tuple[T, int] | None:
         """Run a claim at once, or in the turn that may make a job due."""
         call = _Call(operation, Durability.DERIVED, self._loop.create_future(), Wakes.NO_WORKER)
@@ -408,7 +409,10 @@ class SqliteWriter:
 
     def end_wait(self) -> None:
         """Run a claim that waits."""
-        self._put(_Call(_nothing, Durability.DERIVED, self._loop.create_future(), Wakes.OWN_WORKER))
+        unawaited = self._loop.create_future()
+        # Otherwise asyncio would report an error that no caller awaits; the claim that waits gets the same error.
+        unawaited.add_done_callback(lambda ended: ended.exception())
+        self._put(_Call(_nothing, Durability.DERIVED, unawaited, Wakes.OWN_WORKER))
 
     async def checkpoint(self) -> None:
         """Copy the write-ahead log into the database. SQLite does so by itself at times, but reports no error then."""
@@ -567,6 +571,7 @@ class SqliteWriter:
                     if isinstance(error, sqlite3.Error) and to_inbox_error(error, "") is not None:
                         raise
                     self._db.execute("ROLLBACK TO operation")
+                    self._undone()
                     call.fail(error)
                 self._db.execute("RELEASE operation")
             self._db.execute("COMMIT")

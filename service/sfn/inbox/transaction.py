@@ -120,7 +120,7 @@ class Transaction(Protocol):
         ...
 
     def folded(self, seqs: Sequence[int]) -> Change:
-        """Return the change that takes records from those that wait to be folded: the oldest ones, in order."""
+        """Return the change that marks the oldest waiting records as folded; `seqs` ascends."""
         ...
 
     async def token(self) -> int:
@@ -190,8 +190,8 @@ def wakes_after(wakes: WakeRule[T], result: T) -> Wakes:
 class Runner(Protocol):
     """Port to one database: runs operations, each in one transaction.
 
-    Every method raises `Transient` with scope inbox if nothing was changed, `OutcomeUnknown` if that is not known, and
-    `FatalError` if the inbox cannot be trusted any more.
+    Every method raises `Transient` with scope inbox if nothing was changed, `OutcomeUnknown` if that is not known,
+    `Permanent` if a value cannot be stored, and `FatalError` if the inbox cannot be trusted any more.
     """
 
     @property
@@ -214,7 +214,7 @@ class Runner(Protocol):
         ...
 
     async def claim(
-        self, operation: Operation[T], after: int | None, abandoned: Callable[[T], None]
+        self, operation: Operation[T], after: int | None, abandoned: Callable[[T], None], *, is_free: bool
     ) -> tuple[T, int] | None:
         """Run the claim of this process's worker, with durability `DERIVED`.
 
@@ -223,6 +223,7 @@ class Runner(Protocol):
             after: None to run it at once; else the number that an earlier claim returned, to run it once something
                 may have made a job due since.
             abandoned: called with the result if the caller was cancelled while the operation ran.
+            is_free: the worker has free capacity: what it waits for, it takes, so other processes need not be woken.
 
         Returns:
             The result, and a number for `after`. None if something may have made a job due since `after`, and the
