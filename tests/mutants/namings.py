@@ -150,14 +150,13 @@ NAMINGS = (
     ),
     Mutant(
         "09-newer-file-is-forwarded-before-older",
-        "tests/unit/test_publish_drops.py::test_a_newer_file_leads_on_to_another_place_only_after_an_older_one[asyncio]",
+        f"{RENAMED}::test_a_newer_file_leads_on_to_another_place_only_after_an_older_one[asyncio-last1]",
         """["current"] * 3""",
     ),
     Mutant(
         "09-newer-file-moves-before-older",
-        "tests/unit/test_publish_decide.py"
-        "::test_that_is_so_too_where_an_older_one_lies_at_a_place_that_the_table_left[asyncio]",
-        """("current", "current")""",
+        f"{RENAMED}::test_a_newer_file_leads_on_to_another_place_only_after_an_older_one[asyncio-last0]",
+        """["current"] * 3""",
     ),
     Mutant(
         "09-tombstone-leads-to-older",

@@ -432,19 +432,19 @@ def check_refusal(
             return
         since = checker.there_since(identifier, place)
         is_known = cause.asked is not None and since is not None and cause.asked - since >= REPLICA_LAG
-        is_led = cause.is_next_table and since is not None and not _has_looked(checker, reader, since)
+        is_led = cause.is_next_table and since is not None and _was_led(checker, reader, since)
         if is_known and cause.by != identifier and (is_led or not checker.policies[-1].is_swept):
             checker.stated += 1
         elif is_known and not checker.event_only and len(checker.catalogs) == 1:
             checker.blame_for_now("refused: name", f"{reader} there since {since}: {found}")
 
 
-def _has_looked(checker: Checker, reader: tuple[str, tuple[str, ...]], since: datetime) -> bool:
-    """Whether the row of a name has written there what the catalog said after a time."""
+def _was_led(checker: Checker, reader: tuple[str, tuple[str, ...]], since: datetime) -> bool:
+    """Whether the row of a name last wrote there, before a time, that its table has another name."""
     place, identifier = reader
-    return any(
-        (*doc["namespace"], doc["name"]) == identifier and datetime.fromisoformat(doc["asked_at"]) >= since
-        for _, doc in checker.documents(place)
+    own = [doc for _, doc in checker.documents(place) if (*doc["namespace"], doc["name"]) == identifier]
+    return bool(own) and all(
+        doc["state"] == "renamed" and datetime.fromisoformat(doc["asked_at"]) < since for doc in own
     )
 
 
