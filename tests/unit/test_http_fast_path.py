@@ -51,7 +51,9 @@ class Network(asyncio.Transport):
     def close(self) -> None:
         self.closed = True
 
-    abort = close
+    @override
+    def abort(self) -> None:
+        self.sent, self.closed = self.sent + b"aborted", True
 
     @override
     def get_write_buffer_size(self) -> int:
@@ -282,13 +284,28 @@ def test_head_that_began_before_a_response_has_the_same_deadline(monkeypatch: py
     assert (answer.count(b"HTTP/1.1 202"), answer.count(b"HTTP/1.1 408"), count) == (1, 1, 1)
 
 
-def test_connection_is_aborted_after_a_client_takes_no_data_for_the_write_timeout() -> None:
-    almost = ServerConnection.write_timeout - 1
-    before: list[Step] = ["close the inbox", request(body=EVENT), "pause writing", almost, "take data", almost]
-    steps: list[Step] = [*before, "resume writing", 2 * almost, "pause writing", almost, 2.0]
+ALMOST = ServerConnection.write_timeout - 1
+STALLED: dict[str, list[Step]] = {
+    "open": ["pause writing", ALMOST, "resume writing", 2 * ALMOST, "pause writing", ALMOST, "take data", ALMOST],
+    "closed": ["open the inbox", ALMOST, "take data", ALMOST],
+    "closed after a pause": ["open the inbox", "pause writing", "resume writing", ALMOST],
+}
+
+
+@pytest.mark.parametrize("steps", STALLED.values(), ids=STALLED)
+def test_connection_is_aborted_after_a_client_takes_no_data_for_the_write_timeout(steps: list[Step]) -> None:
+    steps = ["close the inbox", request("Connection: close", body=EVENT), *steps, 3.0]
     with closing(SimulatedLoop()) as loop:
         (_, *seen), _ = loop.run_until_complete(outcome(Service, steps, fast=True))
-    assert [closed for _, closed, _ in seen[: len(steps)]] == [False] * (len(steps) - 1) + [True]
+    assert [b"aborted" in sent for sent, *_ in seen[: len(steps)]] == [False] * (len(steps) - 1) + [True]
+
+
+def test_request_with_a_malformed_body_ends_at_once() -> None:
+    steps: list[Step] = [request("Transfer-Encoding: chunked"), b"zz\r\n", 2 * SOON]
+    with closing(SimulatedLoop()) as loop:
+        (sent, *seen), _ = loop.run_until_complete(outcome(lambda: Service(deadline=SOON), steps, fast=True))
+    assert sent.startswith(b"HTTP/1.1 400")
+    assert "events rejected" not in str(seen)
 
 
 def test_idle_connection_is_closed_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:

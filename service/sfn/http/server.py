@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
@@ -18,12 +18,13 @@ import httptools
 import structlog
 import uvicorn
 from typing_extensions import override
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from sfn.concurrency import WatchedFiles, unreadable_file_error
 from sfn.errors import FatalError
 from sfn.http import responses
-from sfn.http.ingest import EVENTS_PATH, EventsEndpoint, RequestHead, read_head
+from sfn.http.ingest import EVENTS_PATH, EventsEndpoint, RequestHead, handles, read_head
 from sfn.http.responses import AsgiApplication
 from sfn.limits import connections_per_listener
 from sfn.telemetry.logs import LogThrottle
@@ -205,10 +206,20 @@ class BufferedTransport:
 
     uvicorn writes the head and the body of a response separately, and sending a small response takes as long as
     creating it.
+
+    Args:
+        transport: the transport.
+        loop: its event loop.
+        on_close: called after `close`, while data may still be unsent.
     """
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        on_close: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._transport, self._loop, self._on_close = transport, loop, on_close
         # Called with each response, so `__getattr__` would be slow.
         self.is_closing = transport.is_closing
         self._buffer: list[bytes] = []
@@ -219,27 +230,54 @@ class BufferedTransport:
 
     def write(self, data: bytes) -> None:
         if not self._buffer:
-            self._loop.call_soon(self._send)
+            self._loop.call_soon(self.flush)
         self._buffer.append(data)
         self._size += len(data)
         if self._size > MAX_BUFFERED:
-            self._send()
+            self.flush()
 
     def write_at_once(self, data: bytes) -> None:
         """Write a whole response without waiting for the end of the iteration."""
         if self._buffer:
-            self._send()
-        self._transport.write(data)
+            self.flush()
+        if not self.is_closing():
+            self._transport.write(data)
 
     def close(self) -> None:
-        self._send()
-        self._transport.close()
+        # asyncio's TLS transport cannot be aborted after a second call of its `close`.
+        if not self.is_closing():
+            self.flush()
+            self._transport.close()
+            self._on_close()
 
-    def _send(self) -> None:
+    def flush(self) -> None:
+        """Send the buffered data now; drop it if the transport is closing."""
         if self._buffer:
-            self._transport.write(b"".join(self._buffer))
+            # uvloop raises an error for a write after the client reset the connection.
+            if not self.is_closing():
+                self._transport.write(b"".join(self._buffer))
             self._buffer.clear()
             self._size = 0
+
+
+class PipelineFlow(FlowControl):
+    """Flow control that reads nothing while requests are queued.
+
+    uvicorn resumes reading with each response, and when an application reads a body. A client without credentials
+    could queue requests until the memory is full.
+
+    Args:
+        connection: the connection.
+    """
+
+    def __init__(self, connection: HttpToolsProtocol) -> None:
+        super().__init__(connection.transport)
+        self._pipeline = connection.pipeline
+
+    @override
+    def resume_reading(self) -> None:
+        if not self._pipeline:
+            super().resume_reading()
 
 
 class ConnectionLimit:
@@ -306,6 +344,9 @@ class ServerConnection(HttpToolsProtocol):
     """Seconds that an idle connection stays open. Proxies keep theirs for less (nginx and AWS's load balancers 60), so
     that the proxy closes the connection. If the server closed it as a commit arrives, the commit would lose its
     answer."""
+    write_timeout: ClassVar[float] = 60.0
+    """Seconds after which a connection is aborted if its client takes none of the unsent data. The gateway tolerates a
+    client that stalls for as long."""
 
     _without_body: int = 0
     """Bytes of header or trailer fields since the last byte of a body."""
@@ -320,6 +361,10 @@ class ServerConnection(HttpToolsProtocol):
     """Timer that checks the deadlines. It may fire early and is then set again, because setting it often is slow."""
     _timer_at: float = 0.0
     """Time at which `_timer` fires."""
+    _write_timer: asyncio.TimerHandle | None = None
+    """Timer for the write timeout; None while the client takes the data."""
+    _is_body_open: bool = False
+    """A request's header fields are complete, and the end of its body has not arrived."""
     _refused: bool = False
     """Nothing more is read. The connection ends after the pending responses."""
     is_last: bool = False
@@ -331,7 +376,9 @@ class ServerConnection(HttpToolsProtocol):
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(BufferedTransport(transport, self.loop))  # type: ignore[arg-type]
+        buffered = BufferedTransport(transport, self.loop, self._limit_write)
+        super().connection_made(buffered)  # type: ignore[arg-type]
+        self.flow = PipelineFlow(self)
         self._expect_request()
         if self.limit is not None:
             self.limit.add(self)
@@ -344,6 +391,55 @@ class ServerConnection(HttpToolsProtocol):
         if self.limit is not None:
             self.limit.remove(self)
         super().connection_lost(exc)
+        # uvicorn may have closed the transport, which sets the timer.
+        self._stop_write_timer()
+
+    @override
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._limit_write()
+
+    @override
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_write_timer()
+        if self.transport.is_closing():
+            # The rest of the data keeps the connection open, however small it is.
+            self._limit_write()
+
+    def _limit_write(self) -> None:
+        self._stop_write_timer()
+        unsent = self.transport.get_write_buffer_size()
+        self._write_timer = self.loop.call_later(self.write_timeout, self._check_written, unsent)
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def _check_written(self, unsent: int) -> None:
+        if self.transport.get_write_buffer_size() < unsent:
+            self._limit_write()
+        else:
+            self.transport.abort()
+
+    @override
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Return whether the connection stays open after the client has sent its last byte.
+
+        Some senders close their side after a whole request, such as `nc -N`, and read the response. Other clients close
+        both sides, which looks the same. A response to events costs nothing then, but the gateway must notice that its
+        client is gone.
+        """
+        transport: Any = self.transport
+        # The transport may be closed next.
+        transport.flush()
+        scope: Any = None if self._answered() or self._is_body_open or self.pipeline else self.cycle.scope
+        # TLS closes both sides.
+        if scope is None or self.scheme == "https" or not handles(scope):
+            return False
+        self.cycle.keep_alive = False
+        return True
 
     @override
     def data_received(self, data: bytes) -> None:
@@ -354,8 +450,10 @@ class ServerConnection(HttpToolsProtocol):
         try:
             while data:
                 data = self._unparsed(data)
-        except httptools.HttpParserError:
-            self._refuse(HTTPStatus.BAD_REQUEST, "this is not HTTP/1.1")
+        except httptools.HttpParserError as error:
+            # A callback's error names the callback only. All other reasons are constants of the parser.
+            found = "something else" if isinstance(error, httptools.HttpParserCallbackError) else str(error)
+            self._refuse(HTTPStatus.BAD_REQUEST, f"expected a request in HTTP/1.1, found: {found}")
         else:
             if self._without_body > HEAD_LIMIT:
                 detail = f"header fields: expected at most {HEAD_LIMIT} bytes, found more"
@@ -425,6 +523,8 @@ class ServerConnection(HttpToolsProtocol):
             # ASGI's keys do not distinguish a target in absolute form or `*` from a path.
             self.scope["raw_target"] = url  # type: ignore[typeddict-unknown-key]
             super().on_headers_complete()
+        # The body of a request to upgrade the protocol follows when `_unparsed` parses the request again.
+        self._is_body_open = not self.parser.should_upgrade()
         if self.is_last:
             self.end()
 
@@ -435,12 +535,15 @@ class ServerConnection(HttpToolsProtocol):
 
     @override
     def on_message_complete(self) -> None:
-        self._without_body = 0
+        self._without_body, self._is_body_open = 0, False
         super().on_message_complete()
 
     @override
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        if not self.transport.is_closing():
+            # uvicorn does so before it takes the last request from the pipeline.
+            self.flow.resume_reading()
         self._expect_rest()
         if self.limit is not None and self._answered():
             self.limit.mark_idle(self)
@@ -517,10 +620,17 @@ class ServerConnection(HttpToolsProtocol):
         if self.transport.is_closing() or self._refused:
             return
         self._refused = True
-        if not self._answered() and not self.cycle.more_body:
+        if not self._answered() and (self.pipeline or not self._is_body_open):
             self.cycle.keep_alive = False
+            if self._is_body_open:
+                # The latest request in the pipeline gets the error instead of its response.
+                self.pipeline[0] = (self.cycle, partial(_send_problem, status, detail))
             return
-        if self._answered():
+        if not self._is_body_open or not self.cycle.response_started:
+            if self._is_body_open:
+                # The application must neither wait for the rest of the body nor respond.
+                self.cycle.disconnected = True
+                self.cycle.message_event.set()
             content = responses.problem_document(status, detail)
             line = f"HTTP/1.1 {status} {status.phrase}"
             fields = (
@@ -528,6 +638,16 @@ class ServerConnection(HttpToolsProtocol):
             )
             self.transport.write(f"{line}\r\n{fields}\r\n\r\n".encode() + content)
         self.transport.close()
+
+
+async def _send_problem(
+    status: HTTPStatus,
+    detail: str,
+    _scope: object,
+    _receive: object,
+    send: Any,  # noqa: ANN401 - uvicorn's types of ASGI are others
+) -> None:
+    await responses.send_response(send, responses.NATIVE.error(status, detail))
 
 
 VERIFIED_UVICORN: Final = "0.54.0"
@@ -546,8 +666,8 @@ class FastPath:
         endpoint: endpoint for events.
     """
 
-    _SCOPE: ClassVar[dict[str, Any]] = {"type": "http", "method": "POST"}
-    """All that uvicorn's request cycle reads of a scope."""
+    _SCOPE: ClassVar[dict[str, Any]] = {"type": "http", "method": "POST", "path": EVENTS_PATH}
+    """All that uvicorn's request cycle and `handles` read of a scope."""
     _PATH: ClassVar[bytes] = EVENTS_PATH.encode()
 
     def __init__(self, endpoint: EventsEndpoint) -> None:
