@@ -105,9 +105,7 @@ def test_without_any_settings_it_shows_what_to_write(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments", [("status",), ("audit",), ("notify", "sales.orders"), ("reconcile",), ("reconcile", "--dry-run")]
 )
-def test_a_forgotten_configuration_is_named_before_all_that_it_lacks(
-    tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
+def test_forgotten_configuration_is_named_before_all_that_it_lacks(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     done = forked(*arguments, folder=tmp_path)
     assert (done.status, done.out) == (2, "")
     first, *rest = done.err.splitlines()

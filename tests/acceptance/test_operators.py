@@ -456,9 +456,7 @@ async def test_notify_speaks_as_a_sender_that_signs_or_shows_nothing(signed: Pla
     await signed.lake.until_published(sender)
 
 
-async def test_notify_with_a_secret_that_the_service_does_not_know_says_what_to_do(
-    signed: Place, tmp_path: Path
-) -> None:
+async def test_notify_with_an_unknown_secret_says_what_to_do(signed: Place, tmp_path: Path) -> None:
     configuration = tmp_path / "sfn.toml"
     configuration.write_text(signed.configuration.read_text().replace(TEXT, "another text of sixteen"))
     settings = ("--config", str(configuration), "--url", signed.url)

@@ -247,9 +247,7 @@ PYTHON, SHELL = "docs/read/python-api.md", "docs/read/command-line.md"
 EXAMPLE = "/warehouse/sales/orders"
 
 
-def test_python_of_the_page_finds_the_table_and_its_history(
-    made: RealTable, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_python_of_a_page_finds_the_table_and_its_history(made: RealTable, capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = blocks(PYTHON, "python")
     names: dict[str, object] = {}
     exec(block.replace(EXAMPLE, made.directory), names)  # noqa: S102 - it is ours

@@ -197,9 +197,7 @@ async def metric(service: Service, name: str) -> float:
 
 @pytest.mark.parametrize("change", [remounted, forbidden])
 @pytest.mark.parametrize("warm", [6, 0], ids=["half of the tables published before", "nothing published before"])
-async def test_a_store_that_is_read_only_for_a_while_gives_no_table_up(
-    tmp_path: Path, change: Change, warm: int
-) -> None:
+async def test_store_that_is_read_only_for_a_while_gives_no_table_up(tmp_path: Path, change: Change, warm: int) -> None:
     lake = Lake(tmp_path / "warehouse")
     for name in LOCAL_TABLES:
         lake.create(name)

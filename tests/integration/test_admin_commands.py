@@ -173,9 +173,7 @@ async def test_a_file_that_was_noted_by_its_catalog_alone_is_known_as_well(
     assert (reply.status_code, "expected c0 " in reply.json()["detail"]) == (409, True)
 
 
-async def test_a_whole_catalog_adopts_no_file_that_carries_another_id(
-    operator: httpx.AsyncClient, office: Office
-) -> None:
+async def test_whole_catalog_adopts_no_file_with_another_id(operator: httpx.AsyncClient, office: Office) -> None:
     await carrying(office, "orders", "c9", foreign=True)
     await carrying(office, "stock", "c0")
     await carrying(office, "returns", "c1")
@@ -192,9 +190,7 @@ async def test_a_table_and_its_letter_say_whose_file_is_in_the_way(operator: htt
     assert (await got(operator, "/admin/v1/tables/prod/sales/orders"))["foreign_catalog_id"] is None
 
 
-async def test_where_all_files_are_ours_an_adoption_changes_nothing(
-    operator: httpx.AsyncClient, office: Office
-) -> None:
+async def test_adoption_of_our_own_files_changes_nothing(operator: httpx.AsyncClient, office: Office) -> None:
     await carrying(office, "orders", "c1")
     assert await posted(operator, "/admin/v1/catalogs/prod:adopt", {"from": "typo"}) == {"tables": 0}
     assert await office.ground.claims() == []
@@ -367,9 +363,7 @@ async def looked_at_again(selective_office: Office, name: TableIdentifier = ORDE
     return await selective_office.ground.claim()
 
 
-async def test_a_table_with_a_file_is_published(
-    selective_operator: httpx.AsyncClient, selective_office: Office
-) -> None:
+async def test_table_with_a_file_is_published(selective_operator: httpx.AsyncClient, selective_office: Office) -> None:
     await selective_office.ground.hint(ORDERS)
     assert await why(selective_operator) is None
     await selective_office.ground.settle(await selective_office.ground.claim(), selective_office.ground.done())
@@ -469,9 +463,7 @@ async def test_the_open_letter_is_shown_however_many_there_were_before(
     assert shown[0]["status"] == "open"
 
 
-async def test_a_table_of_a_catalog_that_retired(
-    selective_operator: httpx.AsyncClient, selective_office: Office
-) -> None:
+async def test_table_of_a_catalog_that_retired(selective_operator: httpx.AsyncClient, selective_office: Office) -> None:
     ground = selective_office.ground
     await ground.settle(await looked_at_again(selective_office), Done(ground.after(60), PublishResult(GONE, THERE)))
     selective_office.process.retired_catalogs.names = frozenset({"prod"})

@@ -331,9 +331,7 @@ async def test_a_parameter_that_is_wrong_is_named(operator: httpx.AsyncClient, p
         (b"", "body: is needed, and missing"),
     ],
 )
-async def test_a_field_of_an_order_that_is_wrong_is_named(
-    operator: httpx.AsyncClient, body: bytes, detail: str
-) -> None:
+async def test_field_of_an_order_that_is_wrong_is_named(operator: httpx.AsyncClient, body: bytes, detail: str) -> None:
     reply = await operator.post(f"{LETTERS}:replay", content=body, headers=JSON)
     assert reply.status_code == 422
     assert reply.json()["detail"].startswith(detail)
@@ -378,9 +376,7 @@ async def test_an_unknown_catalog_is_404_with_the_nearest_name(operator: httpx.A
     assert reply.json()["detail"] == "no catalog of that name is configured; known here: prod, dev.eu, mute"
 
 
-async def test_letters_of_a_catalog_that_left_are_found_and_discarded(
-    operator: httpx.AsyncClient, office: Office
-) -> None:
+async def test_letters_of_removed_catalogs_are_found_and_discarded(operator: httpx.AsyncClient, office: Office) -> None:
     await office.ground.settled(table("orders", "left"), DeadLettered(DeadLetterReason.PERMANENT, "no such catalog"))
     assert len((await got(operator, LETTERS, catalog="left"))["dead_letters"]) == 1
     assert (await posted(operator, f"{LETTERS}:discard", {"filter": {"catalog": "left"}}))["discarded"] == 1

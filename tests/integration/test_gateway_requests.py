@@ -286,9 +286,7 @@ async def test_a_target_that_is_no_path_goes_nowhere(made: tuple[Gate, str], bys
     assert gateway.inbox.taken == []
 
 
-async def test_a_path_that_looks_like_a_host_is_a_path_of_the_catalog(
-    made: tuple[Gate, str], bystander: Catalog
-) -> None:
+async def test_path_that_looks_like_a_host_is_a_path_of_the_catalog(made: tuple[Gate, str], bystander: Catalog) -> None:
     gateway, root = made
     for path in PATHS:
         target = path.format(bystander=f"127.0.0.1:{bystander.port}")

@@ -112,9 +112,7 @@ UNKNOWN: dict[str, tuple[bytes, ...]] = {
 }
 
 
-async def test_who_shows_no_right_token_gets_the_same_401_everywhere_and_no_log_tells_what_was_shown(
-    site: Site,
-) -> None:
+async def test_wrong_token_gets_the_same_401_everywhere_and_is_in_no_log(site: Site) -> None:
     for target in (EVENTS, RELEASE):
         replies = {case: await site.answer(*fields, target=target) for case, fields in UNKNOWN.items()}
         for case, reply in replies.items():

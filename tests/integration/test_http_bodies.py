@@ -267,9 +267,7 @@ async def test_a_giant_body_is_413_and_leaves_nothing_to_look_at(signed_service:
     assert (told["event"], told["status"], told["client"]) == ("request refused", 413, "127.0.0.1")
 
 
-async def test_a_compressed_body_is_415_and_leaves_nothing_to_look_at(
-    signed_service: Service, signed_connect: Open
-) -> None:
+async def test_compressed_body_is_415_and_schedules_nothing(signed_service: Service, signed_connect: Open) -> None:
     with capture_logs() as logs:
         reply = await answer(signed_connect, hooked(EVENT, "Content-Encoding: gzip"))
     assert_problem(reply, 415)

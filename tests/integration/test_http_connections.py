@@ -124,9 +124,7 @@ async def test_endless_header_fields_are_refused(service: Service, connect: Open
 
 
 @pytest.mark.parametrize("more", [b"\0", request("X: " + "x" * HEAD_LIMIT)[:-4]])
-async def test_what_is_refused_costs_no_request_before_it_its_answer(
-    service: Service, connect: Open, more: bytes
-) -> None:
+async def test_refusal_costs_no_earlier_request_its_answer(service: Service, connect: Open, more: bytes) -> None:
     service.inbox.gate = anyio.Event()
     async with connect() as wire:
         await wire.send(PLAIN, request(body=EVENT))

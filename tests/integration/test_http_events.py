@@ -87,9 +87,7 @@ def full(wait: float | None = None) -> Transient:
 
 
 @pytest.mark.parametrize(("wait", "header"), [(2.2, "3"), (None, "1"), (0.0, "1"), (0.01, "1"), (7, "7")])
-async def test_while_the_inbox_fails_it_is_503(
-    service: Service, connect: Open, wait: float | None, header: str
-) -> None:
+async def test_failing_inbox_is_503(service: Service, connect: Open, wait: float | None, header: str) -> None:
     service.inbox.failure = full(wait)
     reply = await answer(connect, request(body=EVENT))
     assert_problem(reply, 503)
@@ -277,9 +275,7 @@ async def test_readiness_tells_its_reasons(service: Service, connect: Open) -> N
     assert (await answer(connect, request(method="GET", path="/readyz", token=None))).status == 200
 
 
-async def test_there_is_no_way_back_from_draining_and_it_is_alive_all_the_while(
-    service: Service, connect: Open
-) -> None:
+async def test_draining_never_ends_and_the_process_stays_alive(service: Service, connect: Open) -> None:
     service.readiness.drain()
     service.readiness.clear_reason("draining")
     assert service.readiness.reasons == ("draining",)
@@ -348,9 +344,7 @@ async def catalog_connect(catalog_service: Service) -> AsyncIterator[Open]:
         yield connect
 
 
-async def test_a_cloudevent_is_taken_and_a_repeat_is_a_duplicate(
-    catalog_service: Service, catalog_connect: Open
-) -> None:
+async def test_cloudevent_is_taken_and_a_repeat_is_a_duplicate(catalog_service: Service, catalog_connect: Open) -> None:
     body = golden("lakekeeper-updateTable")
     assert (await answer(catalog_connect, request(STRUCTURED, body=body))).json == TAKEN
     assert (await answer(catalog_connect, request(body=body))).json == {"accepted": 0, "duplicates": 1, "ignored": 0}

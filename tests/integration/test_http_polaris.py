@@ -221,7 +221,7 @@ async def test_a_body_that_comes_too_slowly_is_408(service: Service) -> None:
         assert await wire.ended()
 
 
-async def test_while_the_inbox_fails_it_is_503(service: Service, connect: Open) -> None:
+async def test_failing_inbox_is_503(service: Service, connect: Open) -> None:
     service.inbox.failure = Transient("inbox", scope=ErrorScope.INBOX, expected="room", found="none", retry_after=2.2)
     reply = await answer(connect, request(path=PATH, body=UPDATE))
     assert_iceberg_error(reply, 503)

@@ -283,9 +283,7 @@ async def test_a_replay_is_a_duplicate(service: Service, connect: Open) -> None:
     assert [hint.event_id for hint in service.inbox.taken] == ["msg_1\x1f0", "msg_2\x1f0"]
 
 
-async def test_a_replay_of_several_events_is_one_of_each_and_their_own_ids_stay(
-    service: Service, connect: Open
-) -> None:
+async def test_replay_of_several_events_is_one_of_each_and_their_own_ids_stay(service: Service, connect: Open) -> None:
     scratch = PLAIN.replace(b"sales", b"scratch")
     rename = PLAIN[:-1] + b',"operation":"rename","destination":{"namespace":"sales","name":"new"}}'
     batch = b"[" + b",".join([scratch, PLAIN, EVENT, PLAIN, rename]) + b"]"

@@ -306,9 +306,7 @@ async def test_a_put_after_the_server_closed_idle_connections_is_stored_at_once(
     assert len(await claims(ground.inbox)) == 2
 
 
-async def test_a_pooler_that_is_put_in_between_is_noticed(
-    postgres: Postgres, pgbouncer: PgBouncer, database: str
-) -> None:
+async def test_pooler_in_between_is_noticed(postgres: Postgres, pgbouncer: PgBouncer, database: str) -> None:
     """Its name is the server's: statements that were prepared in one session are missing in another."""
     clock = HandClock()
     async with wire_to(postgres.port) as wire:
@@ -512,9 +510,7 @@ async def test_a_signal_that_cannot_be_sent_delays_nothing(direct_dsn: str) -> N
                 assert await inbox.settle(claim, done(), SystemClock().now())
 
 
-async def test_a_process_under_load_sends_one_signal_per_pause(
-    direct_dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_process_under_load_sends_one_signal_per_pause(direct_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[float] = []
     execute = AsyncpgConnection.execute
 

@@ -492,9 +492,7 @@ async def test_a_transaction_that_the_server_rolls_back_at_its_commit_is_an_erro
         assert await inbox.retired_catalogs() == frozenset()
 
 
-async def test_statistics_are_cached_and_refreshed_by_maintenance(
-    admin_dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_statistics_are_cached_and_kept_fresh(admin_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader of cached statistics waits for nothing."""
     monkeypatch.setattr(inbox_module, "VERSION_CHECK_INTERVAL", 0.1)
     clock = SystemClock()

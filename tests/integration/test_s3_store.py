@@ -160,9 +160,7 @@ async def test_the_same_content_by_another_writer_is_not_ours(store: RemoteStore
     assert await store.write(key, b"2", held) == PreconditionFailed()
 
 
-async def test_nobody_knows_whether_a_write_without_an_answer_happened(
-    store: RemoteStore, proxy: Proxy, key: str
-) -> None:
+async def test_write_without_an_answer_is_uncertain(store: RemoteStore, proxy: Proxy, key: str) -> None:
     held = await written(store, key, b"1")
     proxy.rule = lambda asked: Lose() if asked.method != "GET" else Pass()
     for change in (lambda: store.write(key, b"2", held), lambda: store.delete(key, held)):

@@ -161,9 +161,7 @@ async def test_a_wrong_token_is_refused(world: Lake) -> None:
 
 
 @pytest.mark.parametrize("senders", ["", "[senders.local]\nscheme = 'none'\n"])
-async def test_without_a_sender_that_shows_who_it_is_everybody_on_this_machine_may_send(
-    world: Lake, senders: str
-) -> None:
+async def test_without_senders_everybody_on_this_machine_may_send(world: Lake, senders: str) -> None:
     configuration = configure(world)
     configuration.write_text(configuration.read_text().split("[senders.etl]", maxsplit=1)[0] + senders)
     async with serving(configuration) as daemon:

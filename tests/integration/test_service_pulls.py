@@ -53,9 +53,7 @@ async def test_what_is_told_over_nats_is_published_and_counted(tmp_path: Path, p
         assert await daemon.ended() == 0
 
 
-async def test_what_is_published_while_the_service_is_killed_or_stopped_waits_for_it(
-    tmp_path: Path, place: Place
-) -> None:
+async def test_what_is_published_while_the_service_is_away_waits_for_it(tmp_path: Path, place: Place) -> None:
     await place.make_stream(ack_wait=1.0)
     async with lake(tmp_path) as world:
         configuration = configured(world, place)

@@ -194,8 +194,7 @@ NAMINGS = (
     ),
     Mutant(
         "09-tombstone-elsewhere-is-not-woken",
-        f"{FOUND_AGAIN}"
-        "::test_a_tombstone_leads_on_at_once_where_only_the_new_name_at_another_place_was_told_of[asyncio]",
+        f"{FOUND_AGAIN}::test_tombstone_leads_on_at_once_where_only_the_new_name_at_another_place_was_told_of[asyncio]",
         'assert restored.document(A)["state"] == "renamed"',
     ),
     Mutant(

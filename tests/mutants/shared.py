@@ -39,7 +39,7 @@ SHARED = (
     ),
     Mutant(
         "03-shared-put-unknown-is-acknowledged",
-        f"{REPLICAS}::test_a_put_of_which_nobody_knows_whether_it_was_taken_is_not_acknowledged[committed append]",
+        f"{REPLICAS}::test_put_of_which_nobody_knows_whether_it_was_taken_is_not_acknowledged[committed append]",
         "DID NOT RAISE",
     ),
     Mutant(

@@ -161,7 +161,7 @@ def test_trouble_of_a_catalog_spends_no_tables_budget() -> None:
     assert stage.world.counts["retry"] == 0
 
 
-def test_a_store_that_is_read_only_for_a_while_gives_no_table_up() -> None:
+def test_store_that_is_read_only_for_a_while_gives_no_table_up() -> None:
     """Rule 11: what a store denies to everybody is no table's fault; its end does not reach all folders at once."""
     stage = Stage()
     names = {"a": PLACE, "b": ELSEWHERE}

@@ -217,9 +217,7 @@ def test_a_job_without_a_signal_is_found_by_the_poll() -> None:
 
 @pytest.mark.parametrize("call", ["drawn append", "committed append"])
 @history(Replicated, briefly=True)
-async def test_a_put_of_which_nobody_knows_whether_it_was_taken_is_not_acknowledged(
-    stage: Replicated, call: str
-) -> None:
+async def test_put_of_which_nobody_knows_whether_it_was_taken_is_not_acknowledged(stage: Replicated, call: str) -> None:
     """Rule 3."""
     first, _ = stage.service.nodes
     cut = Cut(stage, "before append", call)

@@ -319,9 +319,7 @@ async def test_a_configured_identity_needs_no_catalog(
     assert server.configured == 0
 
 
-async def test_a_catalog_that_became_another_is_told_with_what_helps(
-    ground: Ground, server: Server, opened: Open
-) -> None:
+async def test_replaced_catalog_is_reported_with_a_remedy(ground: Ground, server: Server, opened: Open) -> None:
     clock = HandClock()
     inbox = MemoryInbox(TERMS, clock)
 

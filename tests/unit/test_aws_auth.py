@@ -122,9 +122,7 @@ async def test_many_who_ask_at_once_share_keys_and_one_renewal(
 
 
 @pytest.mark.usefixtures("source")
-async def test_keys_that_never_end_are_looked_for_once(
-    chain: AwsCredentialChain, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_endless_keys_are_looked_for_once(chain: AwsCredentialChain, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [Credentials("FIXED", "secret")]
     monkeypatch.setattr(Session, "get_credentials", lambda _: found.pop())
     assert await used(chain) == "FIXED"

@@ -265,9 +265,7 @@ async def test_a_file_that_is_gone_is_trouble_of_that_table(database: Database, 
     assert (type(trouble), trouble.scope, trouble.found) == (Transient, ErrorScope.TABLE, "no such file")
 
 
-async def test_one_file_that_can_not_be_read_is_its_tables_trouble(
-    database: Database, catalog: PyIcebergCatalog
-) -> None:
+async def test_one_unreadable_file_is_its_tables_trouble(database: Database, catalog: PyIcebergCatalog) -> None:
     second_table(database, database.home.as_uri())
     for _ in range(2):
         assert isinstance(await catalog.load(ORDERS, None), Loaded)

@@ -179,9 +179,7 @@ async def test_only_tables_of_iceberg_are_walked(catalog: PyIcebergCatalog) -> N
 @pytest.mark.parametrize(
     "table", [msgspec.structs.replace(ORDERS, **part) for part in ({"name": "Orders"}, {"namespace": ("SALES",)})]
 )
-async def test_another_spelling_of_a_name_is_not_another_table(
-    catalog: PyIcebergCatalog, table: TableIdentifier
-) -> None:
+async def test_another_spelling_is_not_another_table(catalog: PyIcebergCatalog, table: TableIdentifier) -> None:
     with pytest.raises(Permanent, match="which the catalog lists as"):
         await catalog.load(table, None)
 

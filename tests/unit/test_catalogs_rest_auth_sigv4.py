@@ -134,9 +134,7 @@ async def test_a_signature_for_something_else_is_the_catalogs_trouble_and_shows_
 @pytest.mark.parametrize(
     ("minutes", "said"), [(-7, "7 min( 1 s)? ahead of AWS's"), (9, "(9 min|8 min 59 s) behind AWS's")]
 )
-async def test_a_clock_that_is_wrong_is_told_of(
-    server: Server, opened: Open, aws: Aws, minutes: int, said: str
-) -> None:
+async def test_clock_that_is_wrong_is_told_of(server: Server, opened: Open, aws: Aws, minutes: int, said: str) -> None:
     async def respond(_: web.BaseRequest) -> web.StreamResponse:
         response = await aws.refused("InvalidSignatureException", "Signature expired")
         response.headers["Date"] = format_datetime(SystemClock().now() + timedelta(minutes=minutes), usegmt=True)

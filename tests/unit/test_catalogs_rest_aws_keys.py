@@ -180,9 +180,7 @@ async def test_keys_that_still_hold_are_used_when_no_new_ones_can_be_had(
     assert aws.keys is kept
 
 
-async def test_keys_that_are_refused_are_looked_for_anew(
-    server: Server, opened: Open, aws: Aws, tmp_path: Path
-) -> None:
+async def test_refused_keys_are_looked_for_again(server: Server, opened: Open, aws: Aws, tmp_path: Path) -> None:
     (tmp_path / "credentials").write_text("[default]\naws_access_key_id = OLD\naws_secret_access_key = old\n")
     aws.keys = {"OLD": ("old", None)}
     catalog = opened(server, **SIGNED)

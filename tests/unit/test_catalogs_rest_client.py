@@ -97,9 +97,7 @@ async def test_a_name_that_holds_the_separator_is_told_apart_from_the_one_that_i
 
 
 @pytest.mark.parametrize(("warehouse", "query"), [(None, ""), ("s3://b/w h", "?warehouse=s3%3A%2F%2Fb%2Fw%20h")])
-async def test_the_configuration_is_asked_for_once(
-    server: Server, opened: Open, warehouse: str | None, query: str
-) -> None:
+async def test_configuration_is_asked_for_once(server: Server, opened: Open, warehouse: str | None, query: str) -> None:
     server.uri += "/api/catalog/"
     server.config = configured({})
     server.other = reply({"defaults": {}, "overrides": {}, **table()})
@@ -242,9 +240,7 @@ async def test_large_bodies_are_read_two_at_a_time(server: Server, opened: Open)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [8, 32])
-async def test_no_more_requests_are_in_flight_than_allowed_and_no_fewer(
-    server: Server, opened: Open, limit: int
-) -> None:
+async def test_as_many_requests_are_in_flight_as_allowed(server: Server, opened: Open, limit: int) -> None:
     now = most = 0
     full = anyio.Event()
 

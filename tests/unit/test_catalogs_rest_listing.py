@@ -384,9 +384,7 @@ def refusing(parameter: str, listing: Responder, status: int = 400) -> Responder
 
 
 @pytest.mark.parametrize("status", [400, 406, 422, 501])
-async def test_a_catalog_that_refuses_pages_is_asked_once_more_for_all(
-    server: Server, opened: Open, status: int
-) -> None:
+async def test_catalog_that_refuses_pages_is_asked_once_more_for_all(server: Server, opened: Open, status: int) -> None:
     tree = {"": [["a"], ["b"]], "a": [["a", "x"]]}
     server.other = refusing("pageToken", catalog_of(tree), status)
     catalog = opened(server, page_size=100)

@@ -452,16 +452,12 @@ def test_a_503_that_does_not_say_when_is_an_answer(
         (Reply(200, b"<html>"), "use the `sfn` of the service's own version"),
     ],
 )
-def test_what_is_no_answer_says_what_to_do(
-    server: AdminServer, service: ServiceClient, reply: Reply, said: str
-) -> None:
+def test_no_answer_says_what_to_do(server: AdminServer, service: ServiceClient, reply: Reply, said: str) -> None:
     server.tell("GET /admin/v1/status", reply)
     assert said in refusal(service)
 
 
-def test_a_service_without_admin_routes_is_told_from_another_server(
-    server: AdminServer, service: ServiceClient
-) -> None:
+def test_service_without_admin_routes_is_told_from_another_server(server: AdminServer, service: ServiceClient) -> None:
     server.tell("GET /admin/v1/status", Reply(404, {"detail": "Not Found"}))
     assert "set admin.token or admin.token_file in the service's configuration" in refusal(service)
     for status in (400, 404):
@@ -469,9 +465,7 @@ def test_a_service_without_admin_routes_is_told_from_another_server(
         assert "another service or a proxy answered" in refusal(service)
 
 
-def test_a_thing_that_is_not_there_is_told_from_routes_that_are_not(
-    server: AdminServer, service: ServiceClient
-) -> None:
+def test_thing_that_is_not_there_is_told_from_routes_that_are_not(server: AdminServer, service: ServiceClient) -> None:
     server.tell("GET /admin/v1/dead-letters/7", Reply(404, {"detail": "no dead letter has the id 7"}))
     with pytest.raises(UnknownToService) as caught:
         service.dead_letter(7)

@@ -320,9 +320,7 @@ def test_letters_are_chosen_by_a_part_of_their_cause(server: AdminServer, servic
     assert ([letter.id for letter in found.dead_letters], found.next) == ([1], 1)
 
 
-def test_letters_are_counted_by_their_cause_the_most_frequent_first(
-    server: AdminServer, service: ServiceClient
-) -> None:
+def test_letters_are_counted_by_cause_most_frequent_first(server: AdminServer, service: ServiceClient) -> None:
     server.tell("GET /admin/v1/dead-letters", caused(FULL, DENIED, DENIED))
     causes = dead_letters.group_by_cause(
         dead_letters.fetch_letters(service, DeadLetterCriteria(), "open", 0).dead_letters

@@ -98,9 +98,7 @@ def letter(reason: str) -> DeadLetterModel:
         ),
     ],
 )
-def test_the_verdict_says_how_it_stands_and_what_to_type(
-    shown: TableModel, said: str, tone: Tone, command: str
-) -> None:
+def test_verdict_says_how_it_stands_and_what_to_type(shown: TableModel, said: str, tone: Tone, command: str) -> None:
     found = table_verdict(shown, NOON)
     assert (found.text, found.tone, found.command) == (said, tone, command)
     lines = to_plain_text(table_page(shown, NOON)).splitlines()

@@ -297,9 +297,7 @@ def fixture_orders_root(tmp_path: Path) -> Path:
     return root
 
 
-async def test_a_body_that_does_not_end_closes_the_connection(
-    orders_root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_body_that_does_not_end_closes_the_connection(orders_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = ground(orders_root)
     part = b"x" * 65_536
     for body, closes in (([part] * 5, False), ([part] * 50, True), ([], True)):

@@ -319,9 +319,7 @@ async def test_what_is_remembered_is_bounded(ground: Ground, monkeypatch: pytest
     assert ground.tree.reads.count("00001-a.metadata.json") == 1
 
 
-async def test_what_is_greater_than_the_memory_is_not_remembered(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_exceeds_the_memory_is_not_remembered(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "MAX_CACHED_BYTES", 100)
     for _ in range(2):
         await ground.load()

@@ -182,9 +182,7 @@ def test_no_header_stands_for_the_body() -> None:
 
 
 @given(identifiers, names, names)
-def test_whatever_carries_our_own_format_becomes_its_hint(
-    identifier: dict[str, Any], source: str, event_id: str
-) -> None:
+def test_whatever_carries_our_format_becomes_its_hint(identifier: dict[str, Any], source: str, event_id: str) -> None:
     (structured,) = hints(cloudevent(identifier, source, id=event_id), ONE)
     assert structured.subject == TableIdentifier("prod", tuple(identifier["namespace"]), identifier["name"])
     encoded = {"id": quote(event_id).encode(), "source": quote(source).encode()}

@@ -55,17 +55,13 @@ def test_client_gets_the_certificate(certificate: Certificate, authority: Author
     assert shown(certificate.context, authority.trust()) == old.shown
 
 
-def test_client_without_server_name_gets_the_certificate(
-    certificate: Certificate, authority: Authority, old: Pair
-) -> None:
+def test_client_without_sni_gets_the_certificate(certificate: Certificate, authority: Authority, old: Pair) -> None:
     trust = authority.trust()
     trust.check_hostname = False
     assert shown(certificate.context, trust, name=None) == old.shown
 
 
-def test_tls_1_2_is_accepted_and_older_versions_are_not(
-    certificate: Certificate, authority: Authority, old: Pair
-) -> None:
+def test_tls_1_2_is_accepted_and_older_ones_are_not(certificate: Certificate, authority: Authority, old: Pair) -> None:
     trust = authority.trust()
     trust.maximum_version = ssl.TLSVersion.TLSv1_2
     assert shown(certificate.context, trust) == old.shown

@@ -669,9 +669,7 @@ def test_error_without_a_code_says_nothing_of_the_inbox(db: sqlite3.Connection) 
     assert to_inbox_error(provoked(lambda: db.execute("SELECT 1")), "inbox.db") is None
 
 
-def test_file_system_without_a_write_ahead_log_is_refused_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_system_without_a_write_ahead_log_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite's twin of a file system without shared memory: it answers, and stays with the journal that it had."""
     path = tmp_path / "inbox.db"
     opened = sqlite3.connect(f"{path.as_uri()}?vfs=unix-dotfile", uri=True, isolation_level=None)

@@ -354,9 +354,7 @@ async def test_who_came_while_a_tombstone_took_the_hint_along_writes_it_again(li
 
 
 @pytest.mark.parametrize(("naming", "seen_at_once"), [(IDENTIFIER, False), (UUID, False), (ORDINAL, True)])
-async def test_a_second_table_of_another_catalog_ends_the_hint_once_it_is_seen(
-    naming: Naming, seen_at_once: bool
-) -> None:
+async def test_second_table_of_another_catalog_ends_the_hint(naming: Naming, seen_at_once: bool) -> None:
     """At the refresh at the latest: a listing at each commit would be for this case alone."""
     line = Line(Policy("c1", replica_lag=LAG, is_swept=False, naming=naming, min_publish_interval=LAG))
     await line.publish_new(seconds=60, has_metadata_file=True)

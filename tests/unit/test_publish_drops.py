@@ -116,9 +116,7 @@ async def test_a_purge_of_a_table_whose_files_are_still_there_leaves_a_tombstone
 
 
 @pytest.mark.parametrize("history", ["relocated", "dropped", "renamed"])
-async def test_a_table_without_files_whose_tombstone_still_lies_there_is_not_looked_at_without_end(
-    history: str,
-) -> None:
+async def test_table_without_files_whose_tombstone_still_lies_there_is_not_looked_at_without_end(history: str) -> None:
     line = Line()
     await line.publish_new(has_metadata_file=True)
     if history == "relocated":
@@ -564,9 +562,7 @@ async def test_a_tombstone_leads_on_once_its_table_is_there_at_another_place(res
     assert (restored.document(A)["state"], restored.document(A, ELSEWHERE)["state"]) == ("moved", "current")
 
 
-async def test_a_tombstone_leads_on_at_once_where_only_the_new_name_at_another_place_was_told_of(
-    restored: Line,
-) -> None:
+async def test_tombstone_leads_on_at_once_where_only_the_new_name_at_another_place_was_told_of(restored: Line) -> None:
     """The table's log says where it was before."""
     table = await dropped(restored)
     pointer = f"{ELSEWHERE}/metadata/00001-{table.uuid}.metadata.json"

@@ -193,9 +193,7 @@ def test_a_renamed_table_counts_as_here_however_the_directory_is_spelled(
 
 
 @pytest.mark.parametrize("spelled", SPELLINGS)
-def test_the_only_table_is_found_however_the_directory_is_spelled(
-    place: Directory, spelled: Callable[[Path], str]
-) -> None:
+def test_only_table_is_found_however_the_directory_is_spelled(place: Directory, spelled: Callable[[Path], str]) -> None:
     place.sfn_file("sales.x").unlink()
     assert sfn.resolve(spelled(place.path)).document.name == "sales"
 

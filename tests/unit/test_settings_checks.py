@@ -42,9 +42,7 @@ def test_a_variable_that_fits_nowhere_is_named(ground: Ground) -> None:
         ("[fassade]\nx = 1", "sfn.toml: fassade:", "did you mean facade?"),
     ],
 )
-def test_an_unknown_key_names_its_place_and_the_nearest_one(
-    ground: Ground, text: str, place: str, nearest: str
-) -> None:
+def test_unknown_key_names_its_place_and_the_nearest_one(ground: Ground, text: str, place: str, nearest: str) -> None:
     problem = ground.problem(text)
     assert problem.startswith(place)
     assert nearest in problem

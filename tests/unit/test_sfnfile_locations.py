@@ -205,9 +205,7 @@ def test_no_segment_leads_out_of_its_folder(place: Place, data: st.DataObject) -
 
 
 @given(places, st.data(), st.sampled_from(FORBIDDEN))
-def test_no_character_is_taken_that_means_something_else_to_somebody(
-    place: Place, data: st.DataObject, bad: str
-) -> None:
+def test_no_ambiguous_character_is_accepted(place: Place, data: st.DataObject, bad: str) -> None:
     at = data.draw(st.integers(0, len(place.segments) - 1))
     segments = list(place.segments)
     where = data.draw(st.integers(0, len(segments[at])))

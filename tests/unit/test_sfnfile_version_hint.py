@@ -194,9 +194,7 @@ def test_no_reader_opens_a_neighbour_of_the_current_file(reader: Reader) -> None
 
 @pytest.mark.parametrize("reader", READERS)
 @given(stems=st.sets(odd_stems, min_size=1, max_size=6), data=st.data())
-def test_no_reader_opens_another_file_than_the_current_one(
-    reader: Reader, stems: set[str], data: st.DataObject
-) -> None:
+def test_no_reader_opens_a_file_but_the_current_one(reader: Reader, stems: set[str], data: st.DataObject) -> None:
     current = data.draw(st.sampled_from(sorted(stems)))
     others = [data.draw(st.sampled_from(neighbours(stem, "all"))) for stem in sorted(stems)]
     folder = {*(stem + SUFFIX for stem in stems), *others}

@@ -77,9 +77,7 @@ def test_the_answer_of_a_witness_decides_at_once(denials: PermissionTracker) -> 
     assert reach(denials, elsewhere=False) is DenialReach.STORE
 
 
-def test_a_table_that_alone_is_refused_for_long_is_refused_for_good(
-    denials: PermissionTracker, seconds: Seconds
-) -> None:
+def test_table_that_alone_is_refused_for_long_is_refused_for_good(denials: PermissionTracker, seconds: Seconds) -> None:
     found = []
     for _ in range(4):
         found.append(reach(denials, elsewhere=True))

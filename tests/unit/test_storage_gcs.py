@@ -121,9 +121,7 @@ async def test_a_change_is_refused(server: GcsServer, objects: GcsClient, status
 
 @pytest.mark.parametrize(("status", "code"), READS)
 @pytest.mark.parametrize("compressed", [False, True])
-async def test_a_read_is_refused(
-    server: GcsServer, objects: GcsClient, status: int, code: str, compressed: bool
-) -> None:
+async def test_read_is_refused(server: GcsServer, objects: GcsClient, status: int, code: str, compressed: bool) -> None:
     kind, remedy = READS[status, code]
     plain = f"<?xml version='1.0' encoding='UTF-8'?><Error><Code>{code}</Code></Error>".encode()
     server.answer = reply(gzip.compress(plain), status, content_encoding="gzip") if compressed else reply(plain, status)
@@ -210,9 +208,7 @@ async def test_a_bucket_that_is_missing_is_looked_at_each_time(server: GcsServer
     assert (await refusal(objects.delete(KEY, TAG))).kind is ErrorKind.MISSING
 
 
-async def test_only_the_bucket_can_be_missing_for_a_creation_and_a_listing(
-    server: GcsServer, objects: GcsClient
-) -> None:
+async def test_only_the_bucket_can_be_missing_for_creation_and_listing(server: GcsServer, objects: GcsClient) -> None:
     server.answer = NOT_FOUND
     assert (await refusal(objects.put(KEY, b"", None, "0a-1"))).kind is ErrorKind.NO_BUCKET
     assert (await refusal(objects.list_page(KEY, 10, None))).kind is ErrorKind.NO_BUCKET
@@ -543,9 +539,7 @@ async def test_a_listing_is_asked_for_in_pages(server: GcsServer, objects: GcsCl
         ("~-_.ver", "~-_.ver"),
     ],
 )
-async def test_a_key_goes_over_the_wire_to_the_letter(
-    server: GcsServer, objects: GcsClient, name: str, quoted: str
-) -> None:
+async def test_key_goes_over_the_wire_unchanged(server: GcsServer, objects: GcsClient, name: str, quoted: str) -> None:
     key = f"gs://lake/t/{name}"
     server.answer = found({"generation": TAG, "items": []})
     await objects.get(key, 10)

@@ -84,9 +84,7 @@ async def test_a_name_is_the_same_to_all(store: RemoteStore, gcs: GCS, bucket: s
     assert await store.read(key) is None
 
 
-async def test_a_write_that_was_carried_out_unheard_is_known_again(
-    store: RemoteStore, proxy: Proxy, bucket: str
-) -> None:
+async def test_write_that_was_carried_out_unheard_is_known_again(store: RemoteStore, proxy: Proxy, bucket: str) -> None:
     """Sent a second time on the way, a write finds its own work and is refused."""
     key = f"gs://{bucket}/t/orders.ver"
     held = await created(store, key)

@@ -403,9 +403,7 @@ async def test_partitions_and_access_points_have_their_own_addresses(bucket: str
     ],
 )
 @pytest.mark.usefixtures("files")
-async def test_amazons_own_settings_choose_the_address(
-    variable: str, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_amazon_settings_choose_the_address(variable: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, "true")
     assert await url_of("lake", "us-west-2") == url
 

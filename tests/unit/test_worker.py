@@ -321,9 +321,7 @@ def the_only(outcomes: list[Outcome]) -> Outcome:
 
 @pytest.mark.parametrize("wish", WISHES)
 @pytest.mark.parametrize("scope", [ErrorScope.TABLE, ErrorScope.CATALOG, ErrorScope.STORE])
-async def test_no_wish_ends_the_worker_or_holds_it_up_for_longer_than_five_minutes(
-    scope: ErrorScope, wish: float
-) -> None:
+async def test_no_retry_after_holds_the_worker_up_for_long(scope: ErrorScope, wish: float) -> None:
     made = desk_with_table()
     made.trouble = busy(scope, wish)
     outcome = the_only(await made.hear())

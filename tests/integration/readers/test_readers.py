@@ -109,7 +109,7 @@ def fixture_cells(tmp_path_factory: pytest.TempPathFactory) -> list[Cell]:
     return [Cell(**cell) for cell in json.loads(done.stdout.splitlines()[-1])]
 
 
-def test_no_reader_opens_another_file_than_the_current_one(cells: list[Cell]) -> None:
+def test_no_reader_opens_a_file_but_the_current_one(cells: list[Cell]) -> None:
     assert [cell for cell in cells if "another" in cell.shown.values()] == []
 
 
