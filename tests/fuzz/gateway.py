@@ -173,6 +173,10 @@ class _Wire(asyncio.Transport):
         return self._closed
 
     @override
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    @override
     def close(self) -> None:
         self._closed = True
 

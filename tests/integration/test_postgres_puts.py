@@ -247,7 +247,7 @@ async def test_a_value_that_cannot_be_stored_is_refused_alone(dsn: str) -> None:
         tasks.start_soon(put, Notification(named(0)))
         for notification in (
             Notification(named(1)),
-            Notification(named(2), "etl", random.Random(0).randbytes(9_000).hex()),
+            Notification(named(2), random.Random(0).randbytes(9_000).hex(), "e1"),
             Notification(named(3)),
         ):
             tasks.start_soon(put, notification)

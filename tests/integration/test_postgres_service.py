@@ -284,7 +284,7 @@ async def test_preflight_reports_the_facts_and_changes_nothing(ground: Ground) -
             await preflight(ground.server(database=database), SystemClock())
         ground.postgres.execute("GRANT USAGE ON SCHEMA sfn TO guarded", database)
         ground.postgres.execute("GRANT ALL ON sfn.version TO guarded", database)
-        with pytest.raises(FatalError, match="none to audit, cache, catalog"):
+        with pytest.raises(FatalError, match="no right to audit, cache, catalog"):
             await preflight(ground.server(database=database), SystemClock())
 
 

@@ -320,12 +320,11 @@ class Inbox(Administration):
         try:
             settled = await self._settles(SettleRequest(claim, outcome, now, tried))
         except BaseException as error:
-            if tried:
-                # An earlier attempt may have been stored, however long the outage lasts.
-                self._doubt(claim)
             if isinstance(error, OutcomeUnknown) or not isinstance(error, SfnError):
+                self._tried[token] = tried = (*tried, LastResult(*describe(outcome), now))
+            if tried:
+                # This attempt or an earlier one may have been stored, however long the outage lasts.
                 self._doubt(claim)
-                self._tried[token] = (*tried, LastResult(*describe(outcome), now))
             raise
         self._tried.pop(token, None)
         return settled
