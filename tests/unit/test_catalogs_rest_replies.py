@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -171,7 +172,8 @@ class Watched:
     """What was seen of the event loop and the process.
 
     Attributes:
-        stall: the longest time without a turn, in seconds.
+        stall: the longest time without a turn, in seconds; CPU time of the process if that was less, because a busy
+            machine may pause the process for longer than its code would.
         memory: bytes that came in use.
     """
 
@@ -185,12 +187,13 @@ async def watching() -> AsyncGenerator[Watched]:
     before = process.memory_info().rss
 
     async def watch() -> None:
-        last = anyio.current_time()
+        last, last_cpu = anyio.current_time(), time.process_time()
         while True:
             await anyio.sleep(0.005)
             seen.memory = max(seen.memory, process.memory_info().rss - before)
-            now = anyio.current_time()
-            seen.stall, last = max(seen.stall, now - last), now
+            now, cpu = anyio.current_time(), time.process_time()
+            seen.stall = max(seen.stall, min(now - last, cpu - last_cpu))
+            last, last_cpu = now, cpu
 
     async with anyio.create_task_group() as group:
         group.start_soon(watch)
