@@ -172,8 +172,8 @@ class Watched:
     """What was seen of the event loop and the process.
 
     Attributes:
-        stall: the longest time without a turn, in seconds; CPU time of the process if that was less, because a busy
-            machine may pause the process for longer than its code would.
+        stall: the longest time without a turn, in seconds. Of each time, the process's CPU time counts if it is less:
+            a pause of the machine is no stall. A call that blocks without CPU time is not seen either.
         memory: bytes that came in use.
     """
 
