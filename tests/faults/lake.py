@@ -19,6 +19,7 @@ from typing_extensions import override
 
 from tests.faults.inspection import Pointed, pointed
 from tests.servers.process import free_port
+from tests.support.rest_catalog import Runner
 
 NAMESPACE = "shop"
 _LOG_KEPT = 50
@@ -178,8 +179,7 @@ class Lake:
 async def serving(lake: Lake) -> AsyncGenerator[Lake]:
     """The lake's server."""
     with _listener(lake.port) as listener:
-        # Nothing is waited for: clients keep their connections open.
-        runner = web.ServerRunner(web.Server(lake.answer), shutdown_timeout=0.1)
+        runner = Runner(lake.answer)
         await runner.setup()
         try:
             await web.SockSite(runner, listener).start()

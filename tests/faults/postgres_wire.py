@@ -74,8 +74,7 @@ class Cutter:
     async def carry(self, client: SocketStream) -> None:
         """One connection, until either side ends it or it is cut."""
         deaf = anyio.Event()
-        server = await anyio.connect_tcp("127.0.0.1", self._target)
-        async with client, server, anyio.create_task_group() as both:
+        async with await anyio.connect_tcp("127.0.0.1", self._target) as server, anyio.create_task_group() as both:
             both.start_soon(self._ask, client, server, deaf, both.cancel_scope)
             both.start_soon(_answer, server, client, deaf, both.cancel_scope)
 

@@ -14,6 +14,8 @@ from aiohttp import web
 from multidict import CIMultiDictProxy
 from yarl import URL
 
+from tests.support.rest_catalog import Runner
+
 _HOP_BY_HOP: Final = {"connection", "content-length", "keep-alive", "transfer-encoding"}
 _STARTED_WITHIN: Final = 10.0
 
@@ -129,8 +131,7 @@ class Proxy:
         async with aiohttp.ClientSession(
             connector=connector, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
         ) as session:
-            server = web.Server(lambda request: self._handle(session, request), access_log=None)
-            runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=0.1)
+            runner = Runner(lambda request: self._handle(session, request))
             await runner.setup()
             site = web.TCPSite(runner, "127.0.0.1", self._port)
             await site.start()

@@ -25,6 +25,7 @@ from tests.servers.proxies import Nginx
 from tests.support.listener import chunk
 from tests.support.processes import until
 from tests.support.programs import IS_CI, installed
+from tests.support.rest_catalog import served
 
 # Answers.
 
@@ -431,18 +432,11 @@ async def answering(name: str) -> AsyncIterator[int]:
     """A server that says who it is, and what it was asked for; its port."""
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        return web.Response(
-            headers={"X-Here": name, "X-Path": request.raw_path, "X-Told": str(request.headers.get("Host"))}
-        )
+        told = str(request.headers.get("Host"))
+        return web.Response(headers={"X-Here": name, "X-Path": request.raw_path, "X-Told": told})
 
-    runner = web.ServerRunner(web.Server(answer))
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
+    async with served(answer) as address:
+        yield int(address.rpartition(":")[2])
 
 
 def nginx() -> str:

@@ -70,7 +70,7 @@ class Carrier(Protocol):
     """Carries connections."""
 
     async def carry(self, client: SocketStream) -> None:
-        """One connection, until it is over."""
+        """One connection, until it is over. The caller closes it."""
 
 
 C = TypeVar("C", bound=Carrier)
@@ -85,8 +85,14 @@ async def relaying(carrier: Callable[[int], C]) -> AsyncIterator[C]:
     """
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     made = carrier(listener.extra(SocketAttribute.local_port))  # noqa: S610 - it is anyio's, not Django's
+
+    async def take(client: SocketStream) -> None:
+        # Also if this ends while the carrier still connects to its server.
+        async with client:
+            await made.carry(client)
+
     async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, made.carry)
+        tasks.start_soon(listener.serve, take)
         try:
             yield made
         finally:
@@ -137,8 +143,7 @@ class Wire:
     async def carry(self, client: SocketStream) -> None:
         """One connection, until either side ends it."""
         lost, forgotten = anyio.Event(), self._forgotten
-        server = await anyio.connect_tcp("127.0.0.1", self.target)
-        async with client, server:
+        async with await anyio.connect_tcp("127.0.0.1", self.target) as server:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._ask, client, server, lost, tasks.cancel_scope)
                 tasks.start_soon(self._answer, server, client, lost, tasks.cancel_scope)

@@ -10,12 +10,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from email.utils import format_datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio
 import msgspec
 import pytest
 from aiohttp import web
+from typing_extensions import override
 
 from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.catalogs.rest.settings import RestSettings
@@ -74,12 +75,28 @@ class Open(Protocol):
     def __call__(self, server: Server, **settings: object) -> RestCatalog: ...
 
 
+class Runner(web.ServerRunner):
+    """A server for one function, which waits for no client at its end, and leaves no connection behind."""
+
+    def __init__(self, answer: Responder) -> None:
+        super().__init__(web.Server(answer, access_log=None), shutdown_timeout=0.1)
+
+    @override
+    async def cleanup(self) -> None:
+        # asyncio (Python 3.11) never closes a connection that it accepted just before its server was closed.
+        for site in self.sites:
+            server: Any = site._server  # noqa: SLF001 - aiohttp has no other way
+            for listener in server.sockets:
+                asyncio.get_running_loop().remove_reader(listener)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await super().cleanup()
+
+
 @asynccontextmanager
-async def served(
-    answer: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], certificate: ssl.SSLContext | None = None
-) -> AsyncGenerator[str]:
+async def served(answer: Responder, certificate: ssl.SSLContext | None = None) -> AsyncGenerator[str]:
     """A server on the loopback interface, over TLS where it has a certificate; its address."""
-    runner = web.ServerRunner(web.Server(answer, access_log=None), shutdown_timeout=0.1)
+    runner = Runner(answer)
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=certificate).start()

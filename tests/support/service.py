@@ -21,6 +21,7 @@ from aiohttp import web
 import sfn
 from sfn.errors import Unreadable
 from tests.support.processes import Running, launched, until
+from tests.support.rest_catalog import Runner
 
 _BEGAN = 1_700_000_000_000
 _ERROR = {"message": "told so", "type": "NoSuchTableException", "code": 404}
@@ -45,7 +46,7 @@ class Lake:
     port: int = 0
     _tables: dict[str, list[str]] = field(default_factory=dict)
     _uuids: dict[str, str] = field(default_factory=dict)
-    _runner: web.ServerRunner | None = None
+    _runner: Runner | None = None
 
     @property
     def uri(self) -> str:
@@ -83,7 +84,7 @@ class Lake:
 
     async def open(self) -> None:
         """Answer; on the same port as before, if there was one."""
-        self._runner = web.ServerRunner(web.Server(self._answer), shutdown_timeout=0.1)
+        self._runner = Runner(self._answer)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
         self.port = self._runner.addresses[0][1]

@@ -24,7 +24,7 @@ from sfn.catalogs import Loaded, NoSuchTable, NotModified, StagedCreate, Unliste
 from sfn.catalogs.pyiceberg import PyIcebergCatalog
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, ExternalError, Permanent, Transient
-from tests.support.rest_catalog import Responder, Server, complaint, reply, table
+from tests.support.rest_catalog import Responder, Server, complaint, reply, served, table
 from tests.unit.library_ground import ORDERS, PRIVATE, Database, opening, trouble_of
 
 REGION = {"glue.region": "us-east-1", "glue.access-key-id": "ours", "glue.secret-access-key": PRIVATE}
@@ -116,13 +116,8 @@ async def glue(tables: Tables) -> AsyncGenerator[dict[str, str]]:
             case _:
                 return web.json_response({"__type": "EntityNotFoundException", "Message": "none"}, status=400)
 
-    runner = web.ServerRunner(web.Server(answer), shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield {"type": "glue", "glue.endpoint": f"http://127.0.0.1:{runner.addresses[0][1]}", **REGION}
-    finally:
-        await runner.cleanup()
+    async with served(answer) as address:
+        yield {"type": "glue", "glue.endpoint": address, **REGION}
 
 
 @pytest.fixture(name="database")
