@@ -27,10 +27,6 @@ _TABLE = re.compile(rf"/v1/namespaces/{NAMESPACE}/tables/([a-z0-9_]+)")
 _KEY = "Idempotency-Key"
 
 
-def _listener(port: int) -> socket.socket:
-    return socket.create_server(("127.0.0.1", port), backlog=512)
-
-
 class Mood(StrEnum):
     """What the catalog answers."""
 
@@ -178,7 +174,7 @@ class Lake:
 @asynccontextmanager
 async def serving(lake: Lake) -> AsyncGenerator[Lake]:
     """The lake's server."""
-    with _listener(lake.port) as listener:
+    with socket.create_server(("127.0.0.1", lake.port), backlog=512) as listener:
         runner = Runner(lake.answer)
         await runner.setup()
         try:

@@ -432,8 +432,7 @@ async def answering(name: str) -> AsyncIterator[int]:
     """A server that says who it is, and what it was asked for; its port."""
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        told = str(request.headers.get("Host"))
-        return web.Response(headers={"X-Here": name, "X-Path": request.raw_path, "X-Told": told})
+        return web.Response(headers={"X-Here": name, "X-Path": request.raw_path, "X-Told": request.host})
 
     async with served(answer) as address:
         yield int(address.rpartition(":")[2])

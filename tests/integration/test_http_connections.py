@@ -412,15 +412,20 @@ async def test_a_server_that_is_cancelled_closes_its_listening_sockets(service: 
         await anyio.connect_tcp("127.0.0.1", port)
 
 
-async def test_stop_is_noticed_before_the_next_tick(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("turns", range(1, 7))
+async def test_stop_is_noticed_before_the_next_tick_and_leaves_no_request_unanswered(
+    service: Service, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
     monkeypatch.setattr("sfn.http.server._TICK", 3_600)
-    server = HttpServer(service.application())
     with anyio.fail_after(10):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(partial(server.serve, sockets=[socket.create_server(("127.0.0.1", 0))]))
-            await server.up.wait()
-            await anyio.sleep(0.01)
-            server.stop()
+        async with listening(service.application()) as connect:
+            assert (await answer(connect, PLAIN)).status == 202
+            client = socket.create_connection(("127.0.0.1", connect.port), 5.0)
+            client.sendall(PLAIN)
+            for _ in range(turns):
+                await anyio.sleep(0)  # noqa: ASYNC115 - one iteration of the event loop, exactly
+        with client:
+            assert (await anyio.to_thread.run_sync(client.recv, 12)).endswith(b"202")
 
 
 # TLS.

@@ -812,11 +812,15 @@ class HttpServer(uvicorn.Server):
 
     @override
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for server in self.servers:
-            server.close()
-        # An accepted connection has its protocol a few iterations of the event loop later.
+        # An accepted connection has its protocol a few iterations of the event loop later. asyncio (Python 3.11) would
+        # neither answer nor close it if its server were closed before.
+        loop = asyncio.get_running_loop()
+        for listener in [listener for server in self.servers for listener in server.sockets]:
+            loop.remove_reader(listener)
         for _ in range(_ITERATIONS_OF_ACCEPT):
             await asyncio.sleep(0)
+        for server in self.servers:
+            server.close()
         if self.server_state.connections or self.server_state.tasks or self._certificate is not None:
             await super().shutdown(sockets)
             return
