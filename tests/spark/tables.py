@@ -20,7 +20,7 @@ from sfn.sfnfile.document import Document, DocumentState, render
 from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import IDENTIFIER, ORDINAL, FileOwner, Naming
 from sfn.spark.engine_sfn import PartitionFiles, SfnLoad
-from tests.support.table_directory import Directory
+from tests.support.table_directory import Directory, replaced
 
 
 def publish(catalog: Catalog, identifier: str, naming: Naming = IDENTIFIER) -> str:
@@ -42,11 +42,11 @@ def write_sfn_file(table: Table, identifier: str, naming: Naming = IDENTIFIER, l
     directory = Directory(path, naming=naming)
     doc = _document(directory, table, identifier)
     doc = replace(doc, ordinal=doc.ordinal + late)
-    directory.sfn_file(identifier).write_bytes(render(doc))
+    replaced(directory.sfn_file(identifier), render(doc))
     if naming is ORDINAL:
         *namespace, name = identifier.split(".")
         file = directory.folder / ORDINAL.commit_file_names(FileOwner(tuple(namespace), name), doc.ordinal)[0]
-        file.write_bytes(render(doc))
+        replaced(file, render(doc))
     return str(path)
 
 
@@ -54,7 +54,7 @@ def write_tombstone(table: Table, identifier: str, naming: Naming = IDENTIFIER) 
     """Write what the service leaves of a dropped table."""
     directory = Directory(Path(canonical(table.location()).removeprefix("file://")), naming=naming)
     doc = _document(directory, table, identifier, state=DocumentState.DROPPED)
-    directory.sfn_file(identifier).write_bytes(render(doc))
+    replaced(directory.sfn_file(identifier), render(doc))
 
 
 def _document(

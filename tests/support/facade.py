@@ -15,7 +15,7 @@ from sfn.facade.app import FacadeApplication
 from sfn.facade.metadata_files import open_tree
 from sfn.reader.resolve import Question
 from sfn.sfnfile.document import render
-from tests.support.table_directory import Directory
+from tests.support.table_directory import Directory, replaced
 
 HOME = "/v1/sfn/namespaces"
 
@@ -93,7 +93,7 @@ def commit(place: Directory, number: int, identifier: str = "sales.orders", **mo
     """One more metadata file, and the SFN file that names it; where it lies."""
     file = place.metadata(f"{number:05d}-a.metadata.json", **{"location": f"file:{place.path}", **more})
     doc = place.document(identifier, minutes=number, metadata_file_path=f"file:{file}")
-    place.sfn_file(identifier).write_bytes(render(doc))
+    replaced(place.sfn_file(identifier), render(doc))
     return f"file:{file}"
 
 

@@ -51,6 +51,13 @@ NEIGHBOURS: Final = ("none", *_BESIDE, "all")
 """What may lie beside a file of such a name, in words."""
 
 
+def replaced(file: Path, body: bytes) -> Path:
+    """Write a file as the service does: a reader sees the old content or the new one, and never a part."""
+    new = file.with_name(f".{file.name}.new")
+    new.write_bytes(body)
+    return new.replace(file)
+
+
 class Directory:
     """One directory.
 
@@ -108,10 +115,8 @@ class Directory:
 
     def write(self, identifier: str = "sales.orders", *, strict: bool = False, **more: Any) -> Path:  # noqa: ANN401
         """Write a table's SFN file."""
-        ref = more.get("ref")
-        file = self.sfn_file(identifier, strict=strict, ref=ref, guid=more.get("guid", UUID))
-        file.write_bytes(document.render(self.document(identifier, **more)))
-        return file
+        file = self.sfn_file(identifier, strict=strict, ref=more.get("ref"), guid=more.get("guid", UUID))
+        return replaced(file, document.render(self.document(identifier, **more)))
 
     def commit(self, minutes: int, identifier: str = "sales.orders", **more: Any) -> Path:  # noqa: ANN401
         """Write the file of one commit, and its metadata file."""
@@ -120,14 +125,11 @@ class Directory:
         ordinal = FIRST_ORDINAL + 60_000 * minutes
         doc = self.document(identifier, minutes=minutes, ordinal=ordinal, metadata_file_path=f"file:{metadata}", **more)
         file = self.folder / ORDINAL.commit_file_names(FileOwner(tuple(namespace), name), ordinal)[0]
-        file.write_bytes(document.render(doc))
-        return file
+        return replaced(file, document.render(doc))
 
     def raw(self, body: bytes, identifier: str = "sales.orders") -> Path:
         """Write anything where a table's SFN file belongs."""
-        file = self.sfn_file(identifier)
-        file.write_bytes(body)
-        return file
+        return replaced(self.sfn_file(identifier), body)
 
     def link(self, identifier: str) -> Link:
         """A link to a table's SFN file here."""
@@ -163,5 +165,5 @@ class RewrittenFiles(LocalFileSystem):
     async def read(self, key: str, most: int, start: int = 0) -> bytes | None:
         body = await super().read(key, most, start)
         if key.endswith(self._file.name):
-            self._file.write_bytes(document.render(self._successor))
+            replaced(self._file, document.render(self._successor))
         return body

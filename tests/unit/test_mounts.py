@@ -189,7 +189,7 @@ async def test_a_mount_that_never_answers_is_left_behind(ground: Ground, monkeyp
     before = set(threading.enumerate())
     await wiring._warn_of_local_locks(ground.load(CATALOG))  # noqa: SLF001 - the start itself takes a database
     left = set(threading.enumerate()) - before
+    assert asked.wait(10.0)
     answers.set()
-    assert asked.is_set()
     assert left
     assert all(thread.daemon for thread in left)
