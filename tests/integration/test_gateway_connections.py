@@ -75,16 +75,16 @@ class Connections:
     [
         (OK, 0.0, [0, 0]),
         # For so long a catalog that says nothing may not keep it.
-        (OK, 0.2, [0, 1]),
-        (kept("timeout=60"), 0.2, [0, 0]),
-        (kept("max=100, timeout=2"), 0.2, [0, 0]),
+        (OK, 0.6, [0, 1]),
+        (kept("timeout=60"), 0.6, [0, 0]),
+        (kept("max=100, timeout=4"), 0.6, [0, 0]),
         (kept("timeout=1"), 0.0, [0, 1]),
     ],
 )
 async def test_a_commit_goes_over_no_connection_that_the_catalog_may_be_closing(
     answer: Callable[[Message, Line], object], pause: float, used: list[int]
 ) -> None:
-    async with gate(idle=0.1) as made:
+    async with gate(idle=0.5) as made:
         made.catalog.answer = answer  # type: ignore[assignment]
         seen = Connections(made.catalog)
         for _ in range(2):

@@ -329,8 +329,8 @@ async def test_pooler_in_between_is_noticed(postgres: Postgres, pgbouncer: PgBou
 
 SELDOM = 20.0
 """Seconds between two polls: if a worker wakes sooner, a signal woke it."""
-SOON = 1.0
-"""Seconds in which a signal arrives."""
+SOON = SELDOM / 2
+"""Seconds in which a signal arrives, also on a machine that pauses."""
 AWHILE = 0.6
 """Seconds in which a signal would have arrived, shorter than the usual poll interval."""
 LISTENERS = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"
@@ -377,12 +377,10 @@ async def test_a_put_wakes_the_workers_of_other_processes(direct_dsn: str) -> No
             await listening(inbox, direct_dsn, listeners)
             tasks.start_soon(wait, inbox)
         await anyio.sleep(0.1)
-        began = anyio.current_time()
         await fill(first, 1)
         with anyio.fail_after(SOON):
             while not found:  # noqa: ASYNC110 - two tasks
                 await anyio.sleep(0.01)
-        assert anyio.current_time() - began < SOON
         assert found == [named(0)]
         tasks.cancel_scope.cancel()
 
