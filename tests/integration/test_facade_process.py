@@ -175,7 +175,7 @@ def test_the_request_under_way_is_answered_before_it_ends(root: Path, tmp_path: 
         port = int(facade.records("listening")[0]["port"])
         with socket.create_connection(("127.0.0.1", port), WITHIN) as line:
             line.sendall(b"POST /iceberg/v1/config HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{")
-            threading.Timer(0.3, facade.process.send_signal, [signal.SIGTERM]).start()
+            threading.Timer(1.5, facade.process.send_signal, [signal.SIGTERM]).start()
             wait_for(lambda: facade.records("draining"), "the drain", WITHIN, 0.02)
             line.sendall(b"}")
             answer = line.recv(65_536)

@@ -409,13 +409,13 @@ async def test_one_that_the_catalog_has_the_begin_of_is_given_up_there_too() -> 
             assert (await wire.reply()).status == 408
 
 
-@pytest.mark.usefixtures("hurried")
 async def test_a_slow_body_that_goes_on_is_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfn.gateway.streams.MIN_RATE", 5)
+    monkeypatch.setattr("sfn.gateway.streams.STALL_LIMIT", 2.0)
+    monkeypatch.setattr("sfn.gateway.streams.MIN_RATE", 1)
     async with gate() as made, made.connect() as wire:
         await wire.send(asked("/v1/x", "Content-Length: 6", method="POST"))
         for _ in range(6):
-            await anyio.sleep(0.1)
+            await anyio.sleep(0.4)
             await wire.send(b"x")
         assert (await wire.reply()).status == 200
         assert made.catalog.last.body == b"xxxxxx"

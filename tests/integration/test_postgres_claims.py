@@ -349,7 +349,7 @@ async def test_the_answers_to_intents_wait_for_no_claim_and_are_applied_by_the_n
         async with anyio.create_task_group() as tasks, holding_fold_lock(dsn):
             tasks.start_soon(claims, first)
             await blocked(dsn, 1)
-            with anyio.fail_after(2):
+            with anyio.fail_after(4):
                 await second.put([IntentOutcome("i1", is_known=True), IntentOutcome("i2", is_known=False)])
         # The claim got the lock after the answers, so it folded them before it checked.
         assert await stored(dsn, "SELECT id FROM sfn.intent") == ["i2"]

@@ -113,7 +113,7 @@ async def test_an_append_through_a_pooler_is_durable_whatever_the_server_does_by
 async def test_behind_a_pooler_the_events_of_another_process_are_found_within_the_poll_interval(dsn: str) -> None:
     async with replicas(dsn, SystemClock()) as [first, second], anyio.create_task_group() as tasks:
         tasks.start_soon(fill, first, 1)
-        with anyio.fail_after(3):
+        with anyio.fail_after(10):
             assert len(await waiting_claim(second)) == 1
 
 
@@ -333,7 +333,7 @@ SOON = SELDOM / 2
 """Seconds in which a signal arrives, also on a machine that pauses."""
 AWHILE = 0.6
 """Seconds in which a signal would have arrived, shorter than the usual poll interval."""
-LISTENERS = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"
+LISTENERS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_catalog AND query || state ~ '^LISTEN.*idle'"
 
 
 @pytest.fixture(name="seldom")
@@ -453,7 +453,7 @@ async def test_a_location_signals_other_processes_only_if_another_table_lives_th
         await anyio.sleep(4 * NOTIFY_PAUSE)
         await other.add_listener(CHANNEL, lambda *payload: received.append(payload[-1]))
         await inbox.record_location(claim, "s3://lake", uuid)
-        await anyio.sleep(AWHILE)
+        await anyio.sleep(2 if uuid == "another" else AWHILE)
     assert len(received) == (uuid == "another")
 
 
@@ -466,12 +466,12 @@ async def test_a_process_that_cannot_listen_any_more_polls(direct_dsn: str) -> N
             found.extend((await waits(second))[1])
 
         async with anyio.create_task_group() as tasks:
+            began = anyio.current_time()
             tasks.start_soon(wait)
             await anyio.sleep(0.1)
             await end_listeners(direct_dsn)
-            began = anyio.current_time()
             await fill(first, 1)
-            with anyio.fail_after(3 * inbox_module.POLL_INTERVAL.total_seconds()):
+            with anyio.fail_after(SOON):
                 while not found:  # noqa: ASYNC110 - another task
                     await anyio.sleep(0.01)
             assert anyio.current_time() - began > AWHILE
@@ -523,7 +523,7 @@ async def test_process_under_load_sends_one_signal_per_pause(direct_dsn: str, mo
         await other.add_listener(CHANNEL, lambda *payload: received.append(payload[-1]))
         began = anyio.current_time()
         turn = 0
-        while anyio.current_time() < began + 1.5:
+        while turn < 100 or anyio.current_time() < began + 1.5:
             turn += 1
             await inbox.put([Notification(named(turn % 50), "etl", str(turn))])
             if turn % 20 == 0:

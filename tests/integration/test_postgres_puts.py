@@ -312,7 +312,7 @@ async def test_appends_wait_for_no_transaction_that_changes_jobs(dsn: str) -> No
         async with anyio.create_task_group() as tasks, holding_fold_lock(dsn):
             tasks.start_soon(claims, second)
             await blocked(dsn, 1)
-            with anyio.fail_after(2):
+            with anyio.fail_after(4):
                 assert await first.put([Notification(named(1), "etl", "e1")]) == PutResult(1, 0)
                 assert await second.put([Notification(named(1), "etl", "e1")]) == PutResult(0, 1)
                 # Reads do not wait, either.
@@ -502,7 +502,7 @@ async def test_a_process_that_stops_inside_a_transaction_holds_the_lock_for_seco
             tasks.start_soon(stopped)
             await locked.wait()
             began = anyio.current_time()
-            with anyio.fail_after(2):
+            with anyio.fail_after(4):
                 await fill(inbox, 1)
             while not leased:
                 with suppress(Transient):

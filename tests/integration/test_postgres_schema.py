@@ -444,7 +444,7 @@ async def test_maintenance_runs_until_the_schema_becomes_incompatible(admin_dsn:
         await fill(inbox, 3)
         await inbox.fold()
         clock.turn(10)
-        with anyio.move_on_after(0.5):
+        with anyio.move_on_after(2.5):
             await inbox.run_maintenance(timedelta(seconds=5), every=0.1)
         assert await stored(admin_dsn, "SELECT count(*) FROM sfn.event") == [0]
         await stored(admin_dsn, "UPDATE sfn.version SET oldest = 99")
@@ -497,13 +497,13 @@ async def test_statistics_are_cached_and_kept_fresh(admin_dsn: str, monkeypatch:
     monkeypatch.setattr(inbox_module, "VERSION_CHECK_INTERVAL", 0.1)
     clock = SystemClock()
     due, leased = {("prod", "due"): 3}, {("prod", "leased"): 3}
-    async with PostgresInbox.opened(PostgresServer(admin_dsn), InboxConfig(), clock, stats_max_age=0.4) as inbox:
+    async with PostgresInbox.opened(PostgresServer(admin_dsn), InboxConfig(), clock, stats_max_age=1.0) as inbox:
         await fill(inbox, 3)
         assert (await inbox.stats()).tables == due
         assert len(await claims(inbox)) == 3
         assert (await inbox.stats()).tables == due
         # Counting may take a twentieth of the time, so on a slow machine the pause is longer than the greatest age.
-        with anyio.move_on_after(3):
+        with anyio.move_on_after(2.5):
             await inbox.run_maintenance(timedelta(hours=1), every=0.1)
         async with session(admin_dsn) as other, other.transaction(), holding_fold_lock(admin_dsn):
             await other.execute("LOCK TABLE sfn.job")

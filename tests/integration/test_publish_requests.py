@@ -130,7 +130,7 @@ async def test_what_a_tables_life_costs(line: Line, record_property: Record) -> 
 ORDERS = TableIdentifier("lake", (NAMESPACE,), "orders")
 SENDER = "tests"
 EVENTS, BATCH = 10_000, 500
-BACK_WITHIN = 2.0
+BACK_WITHIN = 3.0
 
 
 @dataclass(frozen=True)

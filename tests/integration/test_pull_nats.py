@@ -114,7 +114,7 @@ async def test_what_came_before_a_request_ended_badly_is_handed_on(place: Place)
     await place.make_stream(ack_wait=60.0)
     assert place.durable is not None
     async with NatsServer(place.terms).connect() as feed:
-        with anyio.move_on_after(0.3):
+        with anyio.move_on_after(1.5):
             await feed.next()
         # Nobody looks while a message comes, and then the end of the request that it came by.
         await place.publish(event(1))
@@ -208,7 +208,8 @@ async def test_what_there_is_no_room_for_is_counted_and_the_catalogs_are_looked_
         inbox.gate = anyio.Event()
         with capture_logs() as logs:
             await core_place.publish(*map(event, range(published)))
-            await anyio.sleep(0.5)
+            for _ in range(20):
+                await anyio.sleep(0.025)
             inbox.gate.set()
             await until(lambda: "prod" in subjects(inbox))
             # None of those that waited is lost.

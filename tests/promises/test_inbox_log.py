@@ -661,8 +661,8 @@ async def waited(ground: Ground, capacity: Capacity = PLENTY) -> list[str]:
 async def test_event_after_a_large_fold_waits_for_the_next_one(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facade, "FOLD_PAUSE", 0.3)
     await ground.inbox.put([Notification(ORDERS), Notification(ORDERS)])
-    assert await waited(ground) == ["prod:sales.orders"]
     began = anyio.current_time()
+    assert await waited(ground) == ["prod:sales.orders"]
     await ground.inbox.put([Notification(STOCK)])
     assert (await ground.inbox.fold()).records == 1  # a small fold does not end the pause of a large one
     await ground.inbox.put([Notification(RETURNS)])

@@ -644,7 +644,7 @@ async def test_a_listing_that_hangs_is_trouble_of_its_namespace_while_the_catalo
             let_go.wait(2 * SOON)
         return []
 
-    async with planned(answer, request_timeout=SHORT) as catalog:
+    async with planned(answer, request_timeout=1.5) as catalog:
         with pytest.raises(Transient) as caught:
             await catalog.is_listed(ORDERS)
         let_go.set()

@@ -155,7 +155,7 @@ async def test_a_file_that_hangs_holds_up_one_request_at_a_time(server: Server, 
 async def test_a_file_that_comes_to_hang_leaves_the_old_token_in_force(
     server: Server, opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RenewedFile, "read_timeout", 0.2)
+    monkeypatch.setattr(RenewedFile, "read_timeout", 1.5)
     file, hanging = tmp_path / "token", tmp_path / "pipe"
     file.write_text("first")
     os.mkfifo(hanging)

@@ -111,7 +111,7 @@ async def test_one_reply_is_the_tables_trouble_while_the_catalog_has_a_configura
     server: Server, opened: Open, case: str
 ) -> None:
     server.other, kind, retry_after = CASES[case]
-    error = await trouble_of(opened(server, request_timeout=0.5, token=PRIVATE))
+    error = await trouble_of(opened(server, request_timeout=0.5 if case == "a slow body" else 10.0, token=PRIVATE))
     assert (type(error), error.scope, error.retry_after) == (kind, ErrorScope.TABLE, retry_after)
     assert f"{server.uri}/v1/namespaces/sales/tables/orders" in error.where
     # Of a 404 in Iceberg's shape a listing is asked for as well, and fails.
@@ -123,7 +123,7 @@ async def test_it_is_the_catalogs_trouble_when_its_configuration_fails_too(
     server: Server, opened: Open, case: str
 ) -> None:
     server.other, _, retry_after = CASES[case]
-    catalog = opened(server, request_timeout=0.5, token=PRIVATE)
+    catalog = opened(server, request_timeout=0.5 if case == "a slow body" else 10.0, token=PRIVATE)
     await catalog.identity()
     server.config = BROKEN
     error = await trouble_of(catalog)
@@ -297,7 +297,7 @@ async def test_an_answer_above_the_limit_is_the_tables_trouble(server: Server, o
             await response.write(bytes(2**16))
 
     server.other = respond
-    catalog = opened(server, body_limit=1000, request_timeout=1.0)
+    catalog = opened(server, body_limit=1000, request_timeout=10.0)
     error = await trouble_of(catalog)
     assert (type(error), error.scope) == (Permanent, ErrorScope.TABLE)
     assert "1000 bytes" in error.expected

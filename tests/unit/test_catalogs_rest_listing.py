@@ -449,7 +449,7 @@ async def test_a_namespace_that_hangs_after_slow_failures_is_not_waited_for(
     server: Server, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health_module, "MAX_SLOW_SECONDS", 0.0)
-    monkeypatch.setattr(health_module, "REDUCED_TIMEOUT", 0.2)
+    monkeypatch.setattr(health_module, "REDUCED_TIMEOUT", 1.5)
     let_go = anyio.Event()
 
     async def hang(request: web.BaseRequest) -> web.StreamResponse:
@@ -461,4 +461,4 @@ async def test_a_namespace_that_hangs_after_slow_failures_is_not_waited_for(
         tables, withheld = await seen(opened(server))
         let_go.set()
     assert (tables, [one.namespace for one in withheld]) == (["a.t", "c.t"], [("b",)])
-    assert "within 0.2 s, as other namespaces took long" in withheld[0].reason
+    assert "within 1.5 s, as other namespaces took long" in withheld[0].reason

@@ -114,7 +114,7 @@ def test_jars_that_are_not_those_that_are_pinned_are_refused(tmp_path: Path) -> 
 
 def test_what_takes_long_says_that_it_goes_on(fetch: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     fetch.run("sleep", "0.3")
-    assert "… still at it after 0 s" in capsys.readouterr().err
+    assert "… still at it after " in capsys.readouterr().err
 
 
 def test_what_fails_says_what_it_said(fetch: ModuleType) -> None:

@@ -192,11 +192,11 @@ async def test_no_connection_is_none() -> None:
 
 async def test_an_answer_that_takes_too_long_is_none(server: Server) -> None:
     server.answer = never
-    async with asking(server, limit=0.1) as objects:
+    async with asking(server, limit=0.5) as objects:
         for verb in (objects.put(KEY, b"", None, "0a-1"), objects.get(KEY, 10), objects.list_page(KEY, 10, None)):
             refused = await refusal(verb)
             assert refused.kind is ErrorKind.NO_ANSWER
-            assert "within 0.1 s" in refused.found
+            assert "within 0.5 s" in refused.found
     assert len(server.requests) == 3
 
 

@@ -21,7 +21,7 @@ from sfn.storage import PreconditionFailed
 from sfn.storage.local import FILE_SYSTEM_TIMEOUT, BlockingLocalStore, LocalStore
 from tests.promises.processes import Hang, Step, hanging, names_in, refused
 
-LIMIT = 0.2
+LIMIT = 0.5
 PATIENT = 2.0
 """Seconds for calls that must be answered, too."""
 SOON = 5.0
@@ -191,7 +191,7 @@ def test_a_change_that_hangs_before_it_is_durable_is_not_taken_for_done(key: str
     held = held_at(key)
 
     async def act(hang: Hang) -> None:
-        local = store(limit=PATIENT / 2)
+        local = store(limit=PATIENT)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(troubled, partial(local.write, key, b"2", held), OutcomeUnknown)
             await anyio.to_thread.run_sync(hang.let_go)

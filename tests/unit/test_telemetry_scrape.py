@@ -43,7 +43,7 @@ async def test_while_the_inbox_hangs_what_it_said_last_is_told_and_that_it_is_ol
     metrics: Metrics, clock: HandClock
 ) -> None:
     standing = Standing(overdue(clock.now()))
-    scrape = standing.scrape(metrics, clock, patience=0.05)
+    scrape = standing.scrape(metrics, clock, patience=1.5)
     await read(scrape)
     clock.turn(30)
     standing.wait, standing.figures = anyio.sleep_forever, QueueStats({}, {}, {}, frozenset())
