@@ -244,7 +244,7 @@ async def test_a_large_body_takes_no_memory_once_the_catalog_has_it() -> None:
                 tasks.start_soon(partial(ask, field, sent=sent))
                 await until(lambda number=number: len(made.catalog.requests) == number)  # type: ignore[misc]
                 with suppress(TimeoutError):
-                    await until(lambda: memory.used == 0, 10)
+                    await until(lambda: memory.used == 0, 2)
                 used.append(memory.used)
             go.set()
         assert [one.value(b"content-length") for one in made.catalog.requests] == [b"1000000"] * 4
