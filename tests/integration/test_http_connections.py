@@ -20,7 +20,7 @@ from structlog.testing import capture_logs
 from sfn.concurrency import WatchedFiles
 from sfn.http.server import HEAD_LIMIT, Certificate, HttpServer, LoggedHandshake, ServerConnection
 from sfn.telemetry.logs import LogThrottle
-from tests.support.certificates import Authority, Files, Pair, replace
+from tests.support.certificates import Authority, Files, Pair
 from tests.support.listener import (
     CHUNKED,
     EVENT,
@@ -36,6 +36,7 @@ from tests.support.listener import (
     request,
 )
 from tests.support.processes import until
+from tests.support.table_directory import replaced
 
 # TCP.
 
@@ -526,11 +527,11 @@ async def test_half_a_renewal_is_logged_and_costs_no_connection(
 ) -> None:
     new = authority.sign()
     with capture_logs() as logs:
-        replace(files.chain, new.chain)
+        replaced(files.chain, new.chain)
         await until(lambda: logs)
         await anyio.sleep(0.1)
         assert await shown(tls_connect) == old.shown
-        replace(files.key, new.key)
+        replaced(files.key, new.key)
         await until(lambda: len(logs) > 1)
         assert await shown(tls_connect) == new.shown
     assert [entry["event"] for entry in logs] == ["certificate and key not reloaded", "certificate and key reloaded"]

@@ -22,12 +22,13 @@ from sfn.errors import Unreadable
 from sfn.http.responses import PROBLEM_MEDIA_TYPE
 from sfn.http.server import listening_socket
 from sfn.settings import load
-from tests.support.certificates import Authority, Files, replace
+from tests.support.certificates import Authority, Files
 from tests.support.listener import STANDARD, WEBHOOK, fields
 from tests.support.metrics_page import Page
 from tests.support.processes import until
 from tests.support.rest_catalog import reply, running
 from tests.support.service import SFN, TOKEN, TOLD, Daemon, Lake, configure, lake, refused, serving
+from tests.support.table_directory import replaced
 
 # Events and files.
 
@@ -347,7 +348,7 @@ async def test_an_event_becomes_a_file_over_tls_before_and_after_a_renewal(
 async def test_a_pair_that_does_not_fit_stops_the_start_and_leaves_the_inbox_alone(
     world: Lake, files: Files, authority: Authority
 ) -> None:
-    replace(files.key, authority.sign().key)
+    replaced(files.key, authority.sign().key)
     code, told = await refused(configure(world), environ(files))
     assert (code, "expected a certificate and the key that belongs to it" in told) == (1, True)
     assert not (world.folder / "inbox").exists()

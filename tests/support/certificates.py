@@ -9,6 +9,8 @@ from pathlib import Path
 import trustme
 from trustme import KeyType
 
+from tests.support.table_directory import replaced
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -49,15 +51,8 @@ class Files:
         self.renew(pair)
 
     def renew(self, pair: Pair) -> None:
-        replace(self.chain, pair.chain)
-        replace(self.key, pair.key)
-
-
-def replace(file: Path, content: bytes) -> None:
-    """Put another file in a file's place."""
-    beside = file.with_suffix(".new")
-    beside.write_bytes(content)
-    beside.replace(file)
+        replaced(self.chain, pair.chain)
+        replaced(self.key, pair.key)
 
 
 def shown(server: ssl.SSLContext, client: ssl.SSLContext, name: str | None = "localhost") -> bytes:

@@ -16,8 +16,9 @@ from sfn.catalogs import Loaded
 from sfn.catalogs.rest.auth import RenewedFile
 from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.errors import ErrorScope, Permanent, Transient
-from tests.support.certificates import Authority, Files, replace
+from tests.support.certificates import Authority, Files
 from tests.support.rest_catalog import ORDERS, Mint, Open, Server, bearers, believing, reply, running, table
+from tests.support.table_directory import replaced
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +112,7 @@ async def test_a_token_file_that_comes_to_be_wrong_leaves_the_old_token_in_force
     await catalog.load(ORDERS, None)
     with capture_logs() as logs:
         for content in (b"not one", b""):
-            replace(file, content)
+            replaced(file, content)
             assert isinstance(await catalog.load(ORDERS, None), Loaded)
     assert {*bearers(server)} == {"Bearer first"}
     assert [entry["event"] for entry in logs] == 2 * ["token of catalog lake not reloaded"]
@@ -170,7 +171,7 @@ async def test_a_file_that_comes_to_hang_leaves_the_old_token_in_force(
                 tasks.start_soon(catalog.load, ORDERS, None)
         assert {*bearers(server)} == {"Bearer first"}
         assert [entry["event"] for entry in logs] == ["token of catalog lake not reloaded"]
-        replace(file, b"second!")
+        replaced(file, b"second!")
         os.close(os.open(hanging, os.O_RDWR))
         with anyio.fail_after(10):
             while bearers(server)[-1] != "Bearer second!":
@@ -212,9 +213,9 @@ async def test_a_catalog_is_trusted_as_the_file_says_now(site: Site, opened: Ope
     site.authorities.write_bytes(Authority().pem)
     catalog = opened(site.server, ca_file=site.authorities)
     assert await refuses(catalog)
-    replace(site.authorities, site.authority.pem)
+    replaced(site.authorities, site.authority.pem)
     assert await loads(catalog)
-    replace(site.authorities, Authority().pem)
+    replaced(site.authorities, Authority().pem)
     assert await refuses(catalog)
 
 
@@ -226,13 +227,13 @@ async def test_a_file_that_comes_to_be_wrong_leaves_the_old_authorities_in_force
     catalog = opened(site.server, ca_file=site.authorities)
     assert await loads(catalog)
     with capture_logs() as logs:
-        replace(site.authorities, content)
+        replaced(site.authorities, content)
         assert await loads(catalog)
         assert await loads(catalog)
     (entry,) = [entry for entry in logs if entry["log_level"] == "error"]
     assert entry["event"] == "authorities of catalog lake not reloaded"
     assert "expected a file of PEM certificates" in entry["error"]
-    replace(site.authorities, Authority().pem)
+    replaced(site.authorities, Authority().pem)
     assert await refuses(catalog)
 
 
@@ -240,11 +241,11 @@ async def test_one_that_never_was_right_is_the_catalogs_trouble_until_it_is(site
     catalog = opened(site.server, ca_file=site.authorities)
     for content, expected in ((None, "a readable file"), (b"garbage", "a file of PEM certificates")):
         if content is not None:
-            replace(site.authorities, content)
+            replaced(site.authorities, content)
         with pytest.raises(Permanent) as caught:
             await catalog.load(ORDERS, None)
         assert (caught.value.scope, caught.value.expected) == (ErrorScope.CATALOG, expected)
-    replace(site.authorities, site.authority.pem)
+    replaced(site.authorities, site.authority.pem)
     assert await loads(catalog)
 
 

@@ -19,8 +19,8 @@ from sfn.concurrency import AbandonableThreads, Batcher, IsAbandoned, TimedOut, 
 from sfn.errors import ErrorScope, Permanent, Transient
 from sfn.http.secrets import PartyTokens, WatchedTokenFile
 from sfn.http.senders import Keyring
-from tests.support.certificates import replace
 from tests.support.processes import until
+from tests.support.table_directory import replaced
 
 
 @dataclass
@@ -284,7 +284,7 @@ async def watched(file: Path) -> AsyncGenerator[Keyring]:
 
 async def test_a_change_is_found_though_nobody_asks(file: Path) -> None:
     async with watched(file) as keyring:
-        replace(file, b"second!\n")
+        replaced(file, b"second!\n")
         await until(lambda: keyring.owner_of(b"Bearer second!") is not None)
         assert keyring.owner_of(b"Bearer first") is None
 
@@ -299,7 +299,7 @@ async def test_a_file_system_that_hangs_holds_up_nobody_and_is_told_of(file: Pat
             beside.replace(file)
             await until(lambda: logs)
             assert keyring.owner_of(b"Bearer first") == ("etl", f"{file}:1")
-            replace(file, b"second!\n")
+            replaced(file, b"second!\n")
             os.close(os.open(pipe, os.O_RDWR))
             await until(lambda: keyring.owner_of(b"Bearer second!") is not None)
     assert (logs[0]["event"], logs[0]["log_level"]) == ("tokens not reloaded", "error")

@@ -23,7 +23,8 @@ from typing_extensions import override
 from sfn.errors import FatalError
 from sfn.http.server import MAX_BUFFERED, BufferedTransport, Certificate, LoggedHandshake
 from sfn.telemetry.logs import LOG_INTERVAL, LogThrottle
-from tests.support.certificates import Authority, Files, Pair, replace, shown
+from tests.support.certificates import Authority, Files, Pair, shown
+from tests.support.table_directory import replaced
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +99,7 @@ def test_old_pair_is_used_until_both_files_are_replaced(
     certificate: Certificate, files: Files, authority: Authority, old: Pair, new: Pair, first: str
 ) -> None:
     both = {"chain": (files.chain, new.chain), "key": (files.key, new.key)}
-    replace(*both.pop(first))
+    replaced(*both.pop(first))
     with capture_logs() as logs:
         for _ in range(3):
             certificate.reload_if_changed()
@@ -106,7 +107,7 @@ def test_old_pair_is_used_until_both_files_are_replaced(
     (entry,) = logs
     assert (entry["event"], entry["log_level"]) == ("certificate and key not reloaded", "error")
     assert "expected a certificate and the key that belongs to it, found another key" in entry["error"]
-    replace(*both.popitem()[1])
+    replaced(*both.popitem()[1])
     certificate.reload_if_changed()
     assert shown(certificate.context, authority.trust()) == new.shown
 
@@ -148,28 +149,28 @@ WRONG: dict[str, tuple[Callable[[Files, Pair], object], str]] = {
         "tls.key: expected a readable file, found No such",
     ),
     "a folder": (lambda files, _: folder(files.key), "tls.key: expected a readable file, found Is a dir"),
-    "an empty chain": (lambda files, _: replace(files.chain, b""), "tls.crt: expected PEM certificates"),
+    "an empty chain": (lambda files, _: replaced(files.chain, b""), "tls.crt: expected PEM certificates"),
     "half a chain": (
-        lambda files, old: replace(files.chain, old.chain[:200]),
+        lambda files, old: replaced(files.chain, old.chain[:200]),
         "tls.crt: expected PEM certificates: -----BEGIN CERTIFICATE-----, found something else",
     ),
-    "a key as chain": (lambda files, old: replace(files.chain, old.key), "tls.crt: expected PEM certificates"),
-    "an empty key": (lambda files, _: replace(files.key, b""), "tls.key: expected a PEM private key"),
+    "a key as chain": (lambda files, old: replaced(files.chain, old.key), "tls.crt: expected PEM certificates"),
+    "an empty key": (lambda files, _: replaced(files.key, b""), "tls.key: expected a PEM private key"),
     "half a key": (
-        lambda files, old: replace(files.key, old.key[:90]),
+        lambda files, old: replaced(files.key, old.key[:90]),
         "tls.key: expected a PEM private key: -----BEGIN PRIVATE KEY-----, found something else",
     ),
-    "a chain as key": (lambda files, old: replace(files.key, old.chain), "tls.key: expected a PEM private key"),
+    "a chain as key": (lambda files, old: replaced(files.key, old.chain), "tls.key: expected a PEM private key"),
     "an encrypted key": (
-        lambda files, old: replace(files.key, encrypted(old, PrivateFormat.PKCS8)),
+        lambda files, old: replaced(files.key, encrypted(old, PrivateFormat.PKCS8)),
         "tls.key: expected a private key that is not encrypted, found one with a passphrase; decrypt it with openssl",
     ),
     "an encrypted key of old": (
-        lambda files, old: replace(files.key, encrypted(old, PrivateFormat.TraditionalOpenSSL)),
+        lambda files, old: replaced(files.key, encrypted(old, PrivateFormat.TraditionalOpenSSL)),
         "tls.key: expected a private key that is not encrypted",
     ),
     "a key of another kind": (
-        lambda files, _: replace(files.key, Authority().sign(KeyType.RSA).key),
+        lambda files, _: replaced(files.key, Authority().sign(KeyType.RSA).key),
         "expected a certificate and the key that belongs to it, found another key",
     ),
 }

@@ -260,9 +260,10 @@ def fake_connections(
 async def test_many_signals_send_one_notification_per_pause() -> None:
     commands: list[tuple[str, float]] = []
     listener = NotifyListener(fake_connections(commands, []), lambda: None)
-    while sum("NOTIFY" in statement for statement, _ in commands) < 4:
-        listener.notify()
-        await anyio.sleep(0.001)
+    with anyio.fail_after(10):
+        while sum("NOTIFY" in statement for statement, _ in commands) < 4:
+            listener.notify()
+            await anyio.sleep(0.001)
     await listener.close()
     sent = [at for statement, at in commands if "NOTIFY" in statement]
     assert min(after - before for before, after in pairwise(sent)) >= 0.9 * NOTIFY_PAUSE
