@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -301,21 +302,28 @@ async def test_what_the_brake_holds_is_looked_at_and_released(tmp_path: Path) ->
         assert [(one["name"], one["state"]) for one in swept] == [("prod", "ended")]
 
 
+@asynccontextmanager
+async def moved(before: Place) -> AsyncGenerator[tuple[Place, str]]:
+    """Serve the tables of `before` by a catalog with another id; yield the place and the id in its files."""
+    text = before.configuration.read_text()
+    owner = (await before.sfn("status", "--json")).json["catalogs"][0]["catalog_id"]
+    before.configuration.write_text(text.replace("[catalogs.prod]", '[catalogs.prod]\ncatalog_id = "new"'))
+    before.daemon.process.terminate()
+    assert await before.daemon.ended() == 0
+    async with serving(before.configuration) as daemon:
+        here = Place(before.lake, daemon, before.configuration)
+        await here.sfn("notify", "sales.another")  # the sweep of the start waits for 30 s after the one before
+        await daemon.until_logged("catalog changed", files=owner)
+        yield here, owner
+
+
 async def test_files_of_a_catalog_that_moved_are_warned_of_and_adopted(tmp_path: Path) -> None:
     async with place(tmp_path) as before:
         await before.publish("orders")
-        text = before.configuration.read_text()
-        owner = (await before.sfn("status", "--json")).json["catalogs"][0]["catalog_id"]
-        before.configuration.write_text(text.replace("[catalogs.prod]", '[catalogs.prod]\ncatalog_id = "new"'))
-        before.daemon.process.terminate()
-        assert await before.daemon.ended() == 0
-        checked = await sfn("check", "--json", "--config", str(before.configuration))
-        (warning,) = [one for one in checked.json["findings"] if one["severity"] == "warning"]
-        assert f"`sfn adopt prod --from {owner}`" in warning["remedy"]
-        async with serving(before.configuration) as daemon:
-            here = Place(before.lake, daemon, before.configuration)
-            await here.sfn("notify", "sales.another")  # the sweep of the start waits for 30 s after the one before
-            await daemon.until_logged("catalog changed", files=owner)
+        async with moved(before) as (here, owner):
+            checked = await sfn("check", "--json", "--config", str(here.configuration))
+            (warning,) = [one for one in checked.json["findings"] if one["severity"] == "warning"]
+            assert f"`sfn adopt prod --from {owner}`" in warning["remedy"]
             status = await here.sfn("status")
             assert f"  ! prod: its files carry the catalog_id {owner}, but the catalog's is now new" in status.out
             assert f"→ sfn adopt prod --from {owner}" in status.out
@@ -334,22 +342,14 @@ async def test_files_of_a_catalog_that_moved_are_warned_of_and_adopted(tmp_path:
 async def test_a_catalog_that_moved_adopts_before_any_commit(tmp_path: Path) -> None:
     async with place(tmp_path) as before:
         await before.publish("orders")
-        text = before.configuration.read_text()
-        owner = (await before.sfn("status", "--json")).json["catalogs"][0]["catalog_id"]
-        before.configuration.write_text(text.replace("[catalogs.prod]", '[catalogs.prod]\ncatalog_id = "new"'))
-        before.daemon.process.terminate()
-        assert await before.daemon.ended() == 0
-        async with serving(before.configuration) as daemon:
-            here = Place(before.lake, daemon, before.configuration)
-            await here.sfn("notify", "sales.another")  # the sweep of the start waits for 30 s after the one before
-            await daemon.until_logged("catalog changed", files=owner)
+        async with moved(before) as (here, owner):
             typed = await here.sfn("adopt", "prod", "--from", "nonsense", "--yes")
             refusal = f"--from: expected {owner} (the catalog_id in its files), found nonsense; pass --force to adopt"
             assert (typed.status, typed.out, typed.err) == (2, "", f"{refusal}\n")
             adopted = await here.sfn("adopt", "prod", "--from", owner, "--yes")
             assert adopted.out.startswith("prod: 1 table queued;")
             assert "its files carry" not in (await here.sfn("status")).out
-            await daemon.until_logged("settled", table="sales.orders", outcome="done")
+            await here.daemon.until_logged("settled", table="sales.orders", outcome="done")
             before.lake.commit("orders")
             await here.sfn("notify", "sales.orders")
             await before.lake.until_published("orders")

@@ -103,7 +103,8 @@ def _is_backend(path: Path) -> bool:
 def _is_docstring_alone(path: Path) -> bool:
     """Return whether a module is a package's docstring: nobody looks for code there."""
     return path.name == "__init__.py" and all(
-        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) for node in ast.parse(path.read_text()).body
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        for node in wording.syntax_tree(path.read_text()).body
     )
 
 
@@ -112,7 +113,7 @@ def _repeated_classes() -> Iterator[str]:
     for path in _modules():
         if _is_backend(path):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(wording.syntax_tree(path.read_text())):
             if isinstance(node, ast.ClassDef):
                 homes[node.name].append(str(path.relative_to(PACKAGE)))
     return (f"{name}: {', '.join(files)}" for name, files in sorted(homes.items()) if len(files) > 1)
@@ -127,7 +128,7 @@ def _banned() -> Iterator[str]:
 
 def _references() -> Iterator[str]:
     for path in _modules():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(wording.syntax_tree(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 said = ast.get_docstring(node)
                 if said is not None and is_reference(said):

@@ -5,6 +5,7 @@ where it makes a sentence that has to be read twice.
 """
 
 import ast
+import gc
 import io
 import re
 import tokenize
@@ -64,9 +65,22 @@ _PROSE: Final = re.compile(rf"\b(?:{'|'.join((*WORDS, *PHRASES))})\b", re.IGNORE
 _PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
+def syntax_tree(source: str) -> ast.Module:
+    """Return the syntax tree of Python `source`.
+
+    A garbage collection amid the work runs other code, and Python 3.11.7 raises SystemError if that parses source as
+    well, as the print of a traceback does (python/cpython issue 106905).
+    """
+    gc.disable()
+    try:
+        return ast.parse(source)
+    finally:
+        gc.enable()
+
+
 def private_names(source: str) -> Iterator[tuple[int, str]]:
     """Yield line and name of each definition in Python `source` that has a banned word among its parts."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(syntax_tree(source)):
         for line, name in _defined(node):
             if any(part.lower() in IN_NAMES for part in _PARTS.findall(name)):
                 yield line, name
@@ -100,7 +114,7 @@ def prose_of(source: str) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(syntax_tree(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, node.value
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.shape.wording import syntax_tree
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGE = ROOT / "service" / "sfn"
@@ -65,7 +67,7 @@ def walked(node: ast.AST) -> Iterator[ast.AST]:
 def imported(files: Iterable[Path]) -> set[str]:
     names: set[str] = set()
     for file in files:
-        for node in walked(ast.parse(file.read_text())):
+        for node in walked(syntax_tree(file.read_text())):
             if isinstance(node, ast.Import):
                 names |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
 from tests.shape import measures
 from tests.shape.measures import is_reference, measured
-from tests.shape.wording import private_names, private_prose, prose_of
+from tests.shape.wording import private_names, private_prose, prose_of, syntax_tree
 
 
 def test_every_measure_of_the_tree_fits() -> None:
@@ -24,6 +25,13 @@ def test_banned_words_and_phrases_are_found_in_prose_also_across_lines() -> None
 def test_banned_words_are_found_in_every_kind_of_name() -> None:
     source = "class Desk:\n    def tell_all(s, wish): s.kept = [told for told in wish]\nimport os as heir\nHeirTo = 1"
     assert {name for _, name in private_names(source)} == {"Desk", "tell_all", "wish", "kept", "told", "heir", "HeirTo"}
+
+
+def test_garbage_that_parses_source_when_it_goes_disturbs_nothing() -> None:
+    cycle = type("Garbage", (), {"__del__": lambda _: ast.parse("a + b")})()
+    cycle.itself = cycle
+    del cycle
+    syntax_tree(Path(ast.__file__).read_text())
 
 
 def test_comments_docstrings_and_messages_are_prose() -> None:

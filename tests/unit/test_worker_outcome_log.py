@@ -42,7 +42,8 @@ from tests.support.metrics_page import Page, read
 from tests.support.working import TABLE, Desk, WatchedInbox
 
 NOON = datetime(2026, 8, 21, 12, tzinfo=UTC)
-DID = PublishResult(written_keys=("file:///b", "file:///a"))
+FILES = ["file:///b", "file:///a"]
+DID = PublishResult(written_keys=tuple(FILES))
 FIELDS = {"event", "catalog", "table", "attempt", "outcome", "reason", "why", "seconds", "files", "version_hint"}
 
 
@@ -58,22 +59,14 @@ ORDERS = claim(TableIdentifier("prod", ("sales", "eu"), "orders"))
 @pytest.mark.parametrize(
     ("outcome", "level", "told"),
     [
-        (Done(NOON, DID), "info", ("done", None, None, ["file:///b", "file:///a"])),
-        (
-            Rescheduled(NOON, "a replica", result=DID),
-            "info",
-            ("rescheduled", None, "a replica", ["file:///b", "file:///a"]),
-        ),
+        (Done(NOON, DID), "info", ("done", None, None, FILES)),
+        (Rescheduled(NOON, "a replica", result=DID), "info", ("rescheduled", None, "a replica", FILES)),
         (Retry(NOON, "no answer"), "warning", ("retry", None, "no answer", [])),
         (Returned(NOON, "the service stops"), "warning", ("returned", None, "the service stops", [])),
         (Returned(NOON, "no answer", FailureCause.CATALOG), "debug", ("returned", None, "no answer", [])),
         (Returned(NOON, "no answer", FailureCause.STORE), "debug", ("returned", None, "no answer", [])),
         (DeadLettered(DeadLetterReason.HELD_DROP, "look"), "error", ("dead", "held-drop", "look", [])),
-        (
-            DeadLettered(DeadLetterReason.POISON, "look", DID),
-            "error",
-            ("dead", "poison", "look", ["file:///b", "file:///a"]),
-        ),
+        (DeadLettered(DeadLetterReason.POISON, "look", DID), "error", ("dead", "poison", "look", FILES)),
     ],
 )
 def test_an_outcome_is_one_record(
@@ -99,13 +92,8 @@ def test_a_sweep_is_one_record_without_a_table(*, calm: bool, level: str) -> Non
     with capture_logs() as records:
         OutcomeLog().on_settled(claim(CatalogName("prod")), SweepCompleted(NOON, NOON, calm), 2)
     (record,) = records
-    assert (record["catalog"], record["table"], record["outcome"], record["log_level"]) == (
-        "prod",
-        None,
-        "swept",
-        level,
-    )
-    assert (record["why"] is None) == calm
+    assert (record["catalog"], record["table"]) == ("prod", None)
+    assert (record["outcome"], record["log_level"], record["why"] is None) == ("swept", level, calm)
 
 
 def test_all_records_have_the_same_fields() -> None:
@@ -243,10 +231,8 @@ async def test_what_nobody_expected_is_poison_in_the_end() -> None:
         await made.wait_until(await made.inbox.due_at(TABLE))
         await made.work()
     told = await page(made)
-    assert told.of("sfn_publications_total", *ENDED) == {
-        ("retry", "defect"): MAX_UNEXPECTED_ERRORS - 1,
-        ("dead", "poison"): 1,
-    }
+    ended = {("retry", "defect"): MAX_UNEXPECTED_ERRORS - 1, ("dead", "poison"): 1}
+    assert told.of("sfn_publications_total", *ENDED) == ended
 
 
 async def test_a_lease_that_ran_out_is_counted() -> None:
@@ -310,14 +296,8 @@ async def test_no_story_puts_a_name_into_the_page() -> None:
     made = desk()
     made.catalog.create_namespace("s3cret")
     made.catalog.create(SECRET, location="file:///s3cret-place")
-    for why in (
-        trouble(ErrorScope.TABLE),
-        trouble(ErrorScope.STORE),
-        trouble(ErrorScope.CATALOG),
-        RuntimeError,
-        refused,
-        forbidden,
-    ):
+    scopes = (ErrorScope.TABLE, ErrorScope.STORE, ErrorScope.CATALOG)
+    for why in (*map(trouble, scopes), RuntimeError, refused, forbidden):
         made.trouble = why
         await made.inbox.put([Notification(SECRET, "s3cret-sender", min_metadata_location="s3cret", event_id="s3cret")])
         made.clock.turn(timedelta(hours=1).total_seconds())
@@ -333,7 +313,9 @@ async def test_no_story_puts_a_name_into_the_page() -> None:
 NOW = HandClock().now()
 BEFORE = PublishedPointer("file:///t/metadata/1.json", "u1", "file:///t", NOW)
 AFTER = structs.replace(BEFORE, metadata_location="file:///t/metadata/2.json")
+LEASED = LeasedJob(TABLE, ConcurrencyGroup("prod", "", Priority.LIVE), 1, 1, 1, NOW)
 COMMITTED = Table("u1", "file:///t", AFTER.metadata_location, last_updated_ms=int((NOW.timestamp() - 5) * 1000))
+ELSEWHERE = replace(COMMITTED, metadata_location="elsewhere")
 WROTE = PublishResult(
     TableState(live=AFTER), PublishCache(COMMITTED), written_keys=("file:///t/metadata/_sfn/t_main.ver",)
 )
@@ -348,22 +330,15 @@ WROTE = PublishResult(
         pytest.param(AFTER, WROTE, 0, id="a refresh"),
         pytest.param(BEFORE, replace(WROTE, table_state=TableState()), 0, id="a tombstone"),
         pytest.param(BEFORE, replace(WROTE, cache=PublishCache()), 0, id="no answer remembered"),
-        pytest.param(
-            BEFORE,
-            replace(WROTE, cache=PublishCache(replace(COMMITTED, metadata_location="elsewhere"))),
-            0,
-            id="another's",
-        ),
+        pytest.param(BEFORE, replace(WROTE, cache=PublishCache(ELSEWHERE)), 0, id="another's"),
     ],
 )
 async def test_only_a_pointer_that_was_written_over_an_older_one_was_stale(
     before: PublishedPointer | None, findings: PublishResult, count: int
 ) -> None:
     made = desk()
-    claim = LeasedJob(
-        TABLE, ConcurrencyGroup("prod", "", Priority.LIVE), 1, 1, 1, NOW, table_state=TableState(live=before)
-    )
-    OutcomeMetrics(made.metrics.work, made.clock).on_settled(claim, Done(NOW, findings), 0.5)
+    leased = replace(LEASED, table_state=TableState(live=before))
+    OutcomeMetrics(made.metrics.work, made.clock).on_settled(leased, Done(NOW, findings), 0.5)
     told = await page(made)
     assert told.value("sfn_staleness_seconds_count", catalog="prod") == count
     assert told.value("sfn_staleness_seconds_sum", catalog="prod") == 5 * count
@@ -371,11 +346,9 @@ async def test_only_a_pointer_that_was_written_over_an_older_one_was_stale(
 
 async def test_a_writers_clock_that_is_ahead_makes_nothing_stale() -> None:
     made = desk()
-    claim = LeasedJob(
-        TABLE, ConcurrencyGroup("prod", "", Priority.LIVE), 1, 1, 1, NOW, table_state=TableState(live=BEFORE)
-    )
+    leased = replace(LEASED, table_state=TableState(live=BEFORE))
     ahead = PublishCache(replace(COMMITTED, last_updated_ms=int((NOW.timestamp() + 5) * 1000)))
-    OutcomeMetrics(made.metrics.work, made.clock).on_settled(claim, Done(NOW, replace(WROTE, cache=ahead)), 0.5)
+    OutcomeMetrics(made.metrics.work, made.clock).on_settled(leased, Done(NOW, replace(WROTE, cache=ahead)), 0.5)
     told = await page(made)
     assert told.value("sfn_staleness_seconds_count", catalog="prod") == 1
     assert told.value("sfn_staleness_seconds_sum", catalog="prod") == 0
@@ -384,7 +357,6 @@ async def test_a_writers_clock_that_is_ahead_makes_nothing_stale() -> None:
 async def test_a_stop_and_poison_have_names_too() -> None:
     made = desk()
     meter = OutcomeMetrics(made.metrics.work, made.clock)
-    claim = LeasedJob(TABLE, ConcurrencyGroup("prod", "", Priority.LIVE), 1, 1, 1, NOW)
-    meter.on_settled(claim, Returned(NOW, "the service stops"), 0.5)
+    meter.on_settled(LEASED, Returned(NOW, "the service stops"), 0.5)
     meter.on_poisoned(poison_letter(TABLE, 5, 5))
     assert (await page(made)).of("sfn_publications_total", *ENDED) == {("returned", "stop"): 1, ("dead", "poison"): 1}
