@@ -208,7 +208,7 @@ async def test_what_there_is_no_room_for_is_counted_and_the_catalogs_are_looked_
         inbox.gate = anyio.Event()
         with capture_logs() as logs:
             await core_place.publish(*map(event, range(published)))
-            for _ in range(20):
+            for _ in range(20):  # in steps, because a pause of the machine costs one of them
                 await anyio.sleep(0.025)
             inbox.gate.set()
             await until(lambda: "prod" in subjects(inbox))

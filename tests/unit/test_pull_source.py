@@ -376,8 +376,7 @@ async def test_start_causes_a_sweep_if_the_server_is_not_durable(keeps: bool, lo
         with capture_logs():
             async with ground.running():
                 await until(partial(ground.has_asked, away + 1))
-                while subjects(ground.inbox) != looked_at:  # noqa: ASYNC110 - a list has no event
-                    await anyio.sleep(0.01)
+                await until(lambda ground=ground: subjects(ground.inbox) == looked_at)  # type: ignore[misc]
                 await anyio.sleep(0.05)
         assert subjects(ground.inbox) == looked_at
 
