@@ -37,6 +37,7 @@ from sfn.inbox.transitions import (
     on_notification,
     on_release_hold,
     on_settle,
+    on_unused_claim,
     on_wakeup,
 )
 from tests.unit.rows import (
@@ -402,6 +403,16 @@ def test_what_came_while_it_was_leased_is_seen(outcome: Outcome, due: datetime) 
         PendingChange(min_metadata_location="f", drop=True),
     )
     assert group_of(after).priority is Priority.LIVE
+
+
+@pytest.mark.parametrize("job", [WISHING, tried(FAILING, NOW)])
+def test_a_claim_that_no_worker_got_leaves_the_job_as_it_was(job: Job) -> None:
+    attempt, since = job.attempt - 1, NOW if job.attempt > 1 else None
+    job = replace(job, state=JobState.QUEUED, due_at=at(60), lease_until=None, attempt=attempt, failing_since=since)
+    claimed = on_claim(job, 7, at(70), LEASE)
+    assert on_unused_claim(claimed, at(71)) == replace(
+        job, fencing_token=7, leased_version=job.version, claimed_at=at(70)
+    )
 
 
 def test_a_row_that_has_nothing_left_to_say_goes() -> None:

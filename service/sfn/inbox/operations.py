@@ -28,12 +28,10 @@ from sfn.domain.jobs import (
     DeadLettered,
     DeadLetterReason,
     Done,
-    FailureCause,
     LeasedJob,
     Outcome,
     PublishResult,
     Rescheduled,
-    Returned,
     SweepCompleted,
     Wakeup,
 )
@@ -82,6 +80,7 @@ from sfn.inbox.transitions import (
     on_notification,
     on_renew,
     on_settle,
+    on_unused_claim,
     on_wakeup,
 )
 from sfn.sfnfile.naming import layout_location
@@ -91,7 +90,6 @@ MAX_FOLDED: Final = 5_000
 each, because each table's job is read and written once in a transaction."""
 MAX_EXPIRED: Final = 500
 """Most expired leases that one claim takes back; the next claim takes the rest."""
-UNKNOWN_CLAIM: Final = "the answer to the claim was lost"
 
 _PENDING: Final = (
     # The limit comes first: otherwise the whole log may be read in its order, to find the few records that wait.
@@ -516,10 +514,7 @@ class Operations:
         for claim in unsure:
             job = unit.jobs.get(claim.subject)
             if job is not None and holds_lease(job, claim):
-                outcome = Returned(now, UNKNOWN_CLAIM, FailureCause.INBOX)
-                after = on_settle(job, claim, outcome, now, self.config.retry_cap)
-                if after is not None:
-                    unit.jobs.save(after)
+                unit.jobs.save(on_unused_claim(job, now))
 
     def _expire(
         self, unit: Unit, overdue: Sequence[Job], running: Sequence[LeasedJob], now: datetime

@@ -178,6 +178,13 @@ def on_renew(job: Job, now: datetime, lease: timedelta) -> Job:
     return replace(job, lease_until=now + lease)
 
 
+def on_unused_claim(job: Job, now: datetime) -> Job:
+    """Return the job after a claim that no worker got: it counts neither as an attempt nor as an outcome."""
+    attempt = max(0, job.attempt - 1)
+    job = replace(job, attempt=attempt, failing_since=job.failing_since if attempt else None, lease_until=None)
+    return _queued(job, min(job.due_at, now), now)
+
+
 def on_lease_expired(job: Job, now: datetime, config: InboxConfig) -> Job:
     """Return the job after its lease expired: the worker died or hangs.
 
