@@ -21,7 +21,7 @@ from sfn.clock import Clock
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.errors import ErrorScope, Transient
-from sfn.inbox.administration import find_letters
+from sfn.inbox.dead_letters import find_letters
 from sfn.inbox.inbox import Inbox
 from sfn.inbox.jobs import KnownGroups, tables_with_uuid
 from sfn.inbox.model import AdminCommand, DeadLetter, DeadLetterFilter, InboxConfig, Job, group_of, stat_state

@@ -32,7 +32,7 @@ from sfn.domain.jobs import (
 )
 from sfn.errors import ErrorScope, FatalError, OutcomeUnknown, Transient
 from sfn.inbox import ClaimResult
-from sfn.inbox.administration import find_letters, prune_letters, request_of
+from sfn.inbox.dead_letters import find_letters, prune_letters, request_of
 from sfn.inbox.inbox import Inbox
 from sfn.inbox.intents import MAX_UNKNOWN_TABLES
 from sfn.inbox.jobs import Jobs, KnownGroups, UnreadJobError

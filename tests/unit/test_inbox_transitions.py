@@ -156,7 +156,8 @@ def test_what_a_row_that_was_given_up_was_told_of_is_what_the_last_hint_says() -
 )
 def test_an_ask_moves(row: Job, due: datetime) -> None:
     after = on_wakeup(row, Wakeup(ORDERS), NOW, CAP)
-    assert after == replace(row, due_at=due, version=row.version + 1, pending_since=NOW if row is FAILING else None)
+    since = NOW if row is FAILING or row.reason is not None else None
+    assert after == replace(row, due_at=due, version=row.version + 1, pending_since=since)
 
 
 @pytest.mark.parametrize(

@@ -190,8 +190,9 @@ class QueueStats:
 
     Attributes:
         tables: number of table jobs, by catalog and state (`STAT_STATES`).
-        oldest_due: by catalog, the start of the longest wait of a job with unprocessed notifications, including its
-            retries but not deliberate pauses. A dead job counts from the time when its letter was opened.
+        oldest_due: by catalog, the start of the longest wait of a table whose files may be behind the catalog, with its
+            retries and dead letters but without deliberate pauses and held drops.
+        late: number of tables that wait longer than `InboxConfig.late_after`, by catalog.
         dead_letters: number of open dead letters, by catalog and reason; the catalog of an undecodable request is "".
         limit_reached: catalogs with a reached drop limit: it holds tables, or would hold the next step.
         open_intents: number of gateway commits with unknown outcome, by catalog.
@@ -209,6 +210,7 @@ class QueueStats:
     limit_reached: frozenset[str]
     open_intents: Mapping[str, int] = field(default_factory=dict)
     oldest_intent: Mapping[str, datetime] = field(default_factory=dict)
+    late: Mapping[str, int] = field(default_factory=dict)
     missing: Mapping[str, MissingTableStats] = field(default_factory=dict)
     unapplied: int = 0
     oldest_unapplied: datetime | None = None

@@ -6,17 +6,18 @@ A query or a command sees what was accepted before it, because it folds first.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 from sfn.clock import Clock
-from sfn.domain.events import Notification, UndecodableRequest
+from sfn.domain.events import Notification
 from sfn.domain.identifiers import JobKey
 from sfn.domain.jobs import DeadLetterReason, IndexedTable
 from sfn.inbox import DropLimitState, MissingTableStats, QueueStats, catalogs, jobs
+from sfn.inbox.dead_letters import close_letters, find_letters, letters_with_ids, request_of
 from sfn.inbox.intents import intents_of
 from sfn.inbox.model import (
     RELEASE_BATCH_SIZE,
@@ -33,16 +34,15 @@ from sfn.inbox.operations import Operations
 from sfn.inbox.schema import (
     AUDIT,
     decode_record,
-    decode_subject,
     encode_key,
     encode_message,
     from_micros,
     from_micros_or_none,
     to_micros,
-    to_micros_or_none,
 )
-from sfn.inbox.transaction import Durability, Operation, Query, Row, Run, Runner, Transaction, Upsert, Wakes, draw
-from sfn.inbox.transitions import on_release_hold, on_replay
+from sfn.inbox.table_list import list_tables
+from sfn.inbox.transaction import Durability, Operation, Query, Run, Runner, Transaction, Upsert, Wakes, draw
+from sfn.inbox.transitions import on_discard, on_release_hold, on_replay
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -91,11 +91,6 @@ def as_command(
 
 _STATS: Final = (
     Query("SELECT catalog, stat_state, count(*) FROM sfn.job WHERE stat_state <> '' GROUP BY catalog, stat_state"),
-    Query(
-        "SELECT one.catalog, (SELECT min(due_at) FROM sfn.job WHERE concurrency_group = one.id AND state = 'queued'), "
-        "(SELECT min(pending_since) FROM sfn.job WHERE concurrency_group = one.id AND pending_since IS NOT NULL) "
-        "FROM sfn.concurrency_group AS one WHERE one.priority IN ('live', 'short-lived')"
-    ),
     Query("SELECT catalog, count(*), min(missing_since) FROM sfn.job WHERE missing_since IS NOT NULL GROUP BY catalog"),
     Query("SELECT catalog, reason, count(*) FROM sfn.dead_letter WHERE status = 'open' GROUP BY catalog, reason"),
     Query(
@@ -109,15 +104,19 @@ _STATS: Final = (
 )
 
 
-async def queue_stats(transaction: Transaction, now: datetime) -> QueueStats:
+_WAITS: Final = (
+    "SELECT one.catalog, (SELECT min(waiting_since) FROM sfn.job WHERE catalog = one.catalog AND waiting_since > 0), "
+    "(SELECT count(*) FROM sfn.job WHERE catalog = one.catalog AND waiting_since <= $1) "
+    "FROM (SELECT DISTINCT catalog FROM sfn.concurrency_group) AS one"
+)
+
+
+async def queue_stats(transaction: Transaction, now: datetime, late_after: timedelta) -> QueueStats:
     """Return the statistics of the inbox; reads an entry of an index for every job."""
-    found = await transaction.fetch_all(_STATS)
-    counts, due, missing, letter_counts, letters_since, intents, reached, ((unapplied, since),) = found
+    found = await transaction.fetch_all([Query(_WAITS, (to_micros(now - late_after),)), *_STATS])
+    waits, counts, missing, letter_counts, letters_since, intents, reached, ((unapplied, since),) = found
     tables = {(catalog, state): count for catalog, state, count in counts}
-    oldest: dict[str, datetime] = {}
-    for catalog, *moments in due:
-        for at in [from_micros(one) for one in moments if one is not None and one <= to_micros(now)]:
-            oldest[catalog] = min(at, oldest.get(catalog, at))
+    oldest = {catalog: from_micros(at) for catalog, at, _ in waits if at is not None and at <= to_micros(now)}
     # Held drops wait on purpose.
     for catalog, at in letters_since:
         oldest[catalog] = min(from_micros(at), oldest.get(catalog, from_micros(at)))
@@ -126,6 +125,7 @@ async def queue_stats(transaction: Transaction, now: datetime) -> QueueStats:
     return QueueStats(
         tables=tables,
         oldest_due=oldest,
+        late={catalog: count for catalog, _, count in waits},
         dead_letters={(catalog or "", reason): count for catalog, reason, count in letter_counts},
         limit_reached=holding | {name for (name,) in reached},
         open_intents={catalog: count for catalog, count, _ in intents},
@@ -158,85 +158,7 @@ async def table_status(transaction: Transaction, subject: JobKey) -> TableStatus
     return TableStatus(job, last_event, await intents_of(transaction, subject), unapplied)
 
 
-# ── Dead letters and the log of commands
-
-_LETTER: Final = "id, subject, sender, reason, detail, attempts, status, opened_at, changed_at, actor"
-
-
-async def close_letters(
-    transaction: Transaction, ids: Collection[int], status: DeadLetterStatus, command: AdminCommand
-) -> list[JobKey | None]:
-    """Close the open ones of these letters; return their subjects, by id; None for an undecodable request."""
-    found = await transaction.fetch(
-        "SELECT id, subject FROM sfn.dead_letter WHERE id = ANY($1::bigint[]) AND status = 'open' ORDER BY id",
-        sorted(set(ids)),
-    )
-    if found:
-        await transaction.write(
-            [
-                Run(
-                    "UPDATE sfn.dead_letter SET status = $1, changed_at = $2, actor = $3 WHERE id = ANY($4::bigint[])",
-                    (status.value, to_micros(command.at), command.actor, [number for number, _ in found]),
-                )
-            ]
-        )
-    return [decode_subject(subject) if subject is not None else None for _, subject in found]
-
-
-async def find_letters(
-    transaction: Transaction, letter_filter: DeadLetterFilter, limit: int, after: int | None = None
-) -> list[DeadLetter]:
-    """Return at most `limit` matching letters: with ids above `after` by id, or the newest first for None."""
-    one = letter_filter
-    compared = {
-        "status =": one.status.value if one.status is not None else None,
-        "catalog =": one.catalog,
-        "key =": encode_key(one.table) if one.table is not None else None,
-        "reason =": one.reason.value if one.reason is not None else None,
-        "sender =": one.sender,
-        "opened_at <": to_micros_or_none(one.opened_before),
-        "opened_at >=": to_micros_or_none(one.opened_since),
-        "id >": after,
-    }
-    conditions = {text: value for text, value in compared.items() if value is not None}
-    chosen = " AND ".join(f"{text} ${number}" for number, text in enumerate(conditions, start=2))
-    query = (
-        f"SELECT {_LETTER} FROM sfn.dead_letter {'WHERE ' * bool(chosen)}{chosen} "
-        f"ORDER BY id{' DESC' * (after is None)} LIMIT $1::bigint"
-    )
-    return [_letter(row) for row in await transaction.fetch(query, limit, *conditions.values())]
-
-
-async def letters_with_ids(transaction: Transaction, ids: Collection[int]) -> list[DeadLetter]:
-    """Return the dead letters with these ids, by id; unknown ids are ignored."""
-    query = f"SELECT {_LETTER} FROM sfn.dead_letter WHERE id = ANY($1::bigint[]) ORDER BY id"
-    return [_letter(row) for row in await transaction.fetch(query, sorted(set(ids)))]
-
-
-async def request_of(transaction: Transaction, letter_id: int) -> UndecodableRequest | None:
-    """Return the undecodable request of a letter; None if there is none."""
-    found = await transaction.fetch(
-        "SELECT sender, path, content_type, body, size, detail FROM sfn.dead_letter JOIN sfn.undecodable "
-        "ON letter = id WHERE id = $1",
-        letter_id,
-    )
-    return UndecodableRequest(*found[0]) if found else None
-
-
-def _letter(row: Row) -> DeadLetter:
-    number, subject, sender, reason, detail, attempts, status, opened, changed, actor = row
-    return DeadLetter(
-        id=number,
-        subject=decode_subject(subject) if subject is not None else None,
-        sender=sender,
-        reason=DeadLetterReason(reason),
-        detail=detail,
-        attempts=attempts,
-        status=DeadLetterStatus(status),
-        opened_at=from_micros(opened),
-        changed_at=from_micros(changed),
-        actor=actor,
-    )
+# ── The log of commands
 
 
 async def add_audit_entry(transaction: Transaction, action: str, command: AdminCommand, count: int) -> int:
@@ -319,6 +241,7 @@ class Administration(ABC):
     _page = as_query(jobs.tables_after)
     reported_tables = as_query(jobs.reported_tables)
     table_status = as_query(table_status)
+    list_tables = as_query(list_tables)
     outcome_history = as_query(jobs.outcome_history)
 
     # ── Dead letters
@@ -357,10 +280,15 @@ class Administration(ABC):
 
     @as_command
     async def discard(self, transaction: Transaction, ids: Sequence[int], command: AdminCommand) -> int:
-        """Close open dead letters and return their number; their subjects do not change."""
-        count = len(await close_letters(transaction, ids, DeadLetterStatus.DISCARDED, command))
-        await add_audit_entry(transaction, "discard", command, count)
-        return count
+        """Close open dead letters and return their number; their tables do not count as late until the next event."""
+        ended = await close_letters(transaction, ids, DeadLetterStatus.DISCARDED, command)
+        subjects = [subject for subject in ended if subject is not None]
+        unit = await self._operations.unfolded(transaction, subjects, has_written=True)
+        for job in filter(None, map(unit.jobs.get, subjects)):
+            unit.jobs.save(on_discard(job))
+        await unit.write()
+        await add_audit_entry(transaction, "discard", command, len(ended))
+        return len(ended)
 
     # ── Drop limit
 
@@ -516,24 +444,6 @@ class Administration(ABC):
             await transaction.append([encode_message(one, to_micros(command.at)) for one in notifications])
             while await self._fold(transaction, has_written=True):
                 pass
-
-
-async def prune_letters(transaction: Transaction, before: datetime, most: int) -> int:
-    """Delete at most `most` letters that were closed before a time; return their number."""
-    found = await transaction.fetch(
-        "SELECT id FROM sfn.dead_letter WHERE status <> 'open' AND changed_at < $1 LIMIT $2::bigint",
-        to_micros(before),
-        most,
-    )
-    ids = [number for (number,) in found]
-    if ids:
-        await transaction.write(
-            [
-                Run("DELETE FROM sfn.undecodable WHERE letter = ANY($1::bigint[])", (ids,)),
-                Run("DELETE FROM sfn.dead_letter WHERE id = ANY($1::bigint[])", (ids,)),
-            ]
-        )
-    return len(ids)
 
 
 async def prune_events(transaction: Transaction, before: datetime, most: int = PRUNE_BATCH_SIZE) -> int:

@@ -27,7 +27,8 @@ from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import BackwardStep, Capacity, IndexedTable, LeasedJob, Outcome, describe
 from sfn.errors import ExternalError, OutcomeUnknown, SfnError, Transient
 from sfn.inbox import ClaimResult, QueueStats, jobs
-from sfn.inbox.administration import PRUNE_BATCH_SIZE, Administration, prune_events, prune_letters, queue_stats
+from sfn.inbox.administration import PRUNE_BATCH_SIZE, Administration, prune_events, queue_stats
+from sfn.inbox.dead_letters import prune_letters
 from sfn.inbox.intents import first_check_at
 from sfn.inbox.model import FoldResult, LastResult, queue_full_error
 from sfn.inbox.operations import MAX_FOLDED, ClaimRequest, Operations, SettleRequest
@@ -336,7 +337,9 @@ class Inbox(Administration):
         if self._unapplied:
             # Once: a large backlog is left to the worker, and is counted as one.
             await self.fold()
-        stats = await self._runner.run(lambda transaction: queue_stats(transaction, now), Durability.WIDE_READ)
+        stats = await self._runner.run(
+            lambda transaction: queue_stats(transaction, now, self._config.late_after), Durability.WIDE_READ
+        )
         oldest = next(iter(self._queued.values()), None)
         return replace(stats, queued=self._queued_count, oldest_queued=oldest[0] if oldest is not None else None)
 

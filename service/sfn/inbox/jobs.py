@@ -3,45 +3,39 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from sfn.domain.events import TableReport, UndecodableRequest
+from sfn.domain.events import TableReport
 from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import Capacity, ConcurrencyGroup, DeadLetterReason, IndexedTable, Priority
 from sfn.inbox.model import (
-    MAX_UNDECODABLE_PER_SENDER,
-    DeadLetterStatus,
     InboxConfig,
     Job,
     JobState,
-    NewDeadLetter,
     OutcomeRecord,
     group_of,
     is_renamed,
     stat_state,
     table_missing_since,
+    waiting_since,
 )
 from sfn.inbox.schema import (
     CACHE,
     GROUP,
     JOB,
-    LETTER,
     MAX_OUTCOMES,
     OUTCOME,
     PLACE,
-    UNDECODABLE,
     UNREAD_CACHE,
     decode_job,
     encode_cache,
     encode_job,
     encode_key,
-    encode_subject,
     from_micros,
     from_micros_or_none,
     short_key,
@@ -50,7 +44,7 @@ from sfn.inbox.schema import (
     to_micros,
     to_micros_or_none,
 )
-from sfn.inbox.transaction import Change, Query, Row, Run, Transaction, Update, Upsert, draw
+from sfn.inbox.transaction import Change, Query, Row, Run, Transaction, Update, Upsert
 from sfn.sfnfile.naming import layout_location
 
 _JOB: Final = "SELECT job.concurrency_group, job.record, CAST(NULL AS bytea) AS cache FROM sfn.job AS job"
@@ -367,7 +361,7 @@ class _Rows:
         return changes
 
 
-_SCHEDULE: Final = ("concurrency_group", "state", "stat_state", "due_at", "lease_until", "pending_since")
+_SCHEDULE: Final = ("concurrency_group", "state", "stat_state", "due_at", "lease_until", "waiting_since")
 """The columns that folds, claims and settles change often."""
 
 
@@ -378,7 +372,7 @@ def _schedule_columns(job: Job, group: int) -> Row:
         stat_state(job) if isinstance(job.subject, TableIdentifier) else "",
         to_micros(job.due_at),
         to_micros_or_none(job.lease_until) if job.state is JobState.LEASED else None,
-        to_micros_or_none(job.pending_since),
+        to_micros_or_none(waiting_since(job)),
     )
 
 
@@ -392,87 +386,6 @@ def _table_columns(job: Job) -> Row:
         to_micros_or_none(table_missing_since(job.table_state)),
         True if is_renamed(job) else None,
     )
-
-
-# ── Dead letters
-
-_UPDATE_OPEN: Final = (
-    "(key) WHERE status = 'open' AND key IS NOT NULL DO UPDATE SET reason = excluded.reason, "
-    "detail = excluded.detail, attempts = excluded.attempts, changed_at = excluded.changed_at"
-)
-
-
-class LetterChanges:
-    """The changes of dead letters in one transaction."""
-
-    def __init__(self) -> None:
-        self._opened: dict[JobKey, tuple[NewDeadLetter, datetime]] = {}
-        self._closed: dict[tuple[DeadLetterStatus, str | None], dict[JobKey, datetime]] = defaultdict(dict)
-        self._requests: list[tuple[UndecodableRequest, datetime]] = []
-
-    def open(self, letter: NewDeadLetter, now: datetime) -> None:
-        """Open a letter, or update the open letter of the subject."""
-        self._opened[letter.subject] = letter, now
-
-    def close(self, subject: JobKey, status: DeadLetterStatus, now: datetime, actor: str | None = None) -> None:
-        """Close a subject's open letter, if it has one."""
-        self._closed[status, actor][subject] = now
-
-    def keep(self, request: UndecodableRequest, now: datetime) -> None:
-        """Open a letter for an undecodable request; a sender with too many loses the oldest one."""
-        self._requests.append((request, now))
-
-    async def changes(self, transaction: Transaction) -> list[Change]:
-        """Return what to write."""
-        changes: list[Change] = []
-        if self._opened or self._requests:
-            first = await draw(transaction, "dead_letter", len(self._opened) + len(self._requests))
-            changes += self._letters_of_requests(first + len(self._opened))
-            rows = [
-                (
-                    *(number, encode_key(one.subject), encode_subject(one.subject), one.subject.catalog, None),
-                    *(one.reason.value, one.detail, one.attempts, "open", to_micros(now), to_micros(now), None),
-                )
-                for number, (one, now) in enumerate(self._opened.values(), start=first)
-            ]
-            if rows:
-                changes.append(Upsert(LETTER, rows, conflict=_UPDATE_OPEN))
-        for (status, actor), subjects in self._closed.items():
-            at = to_micros(max(subjects.values()))
-            changes.append(
-                Run(
-                    "UPDATE sfn.dead_letter SET status = $1, changed_at = $2, actor = $3 "
-                    "WHERE status = 'open' AND key = ANY($4::text[])",
-                    (status.value, at, actor, [encode_key(subject) for subject in subjects]),
-                )
-            )
-        return changes
-
-    def _letters_of_requests(self, first: int) -> list[Change]:
-        """Return the letters of undecodable requests, numbered from `first`."""
-        if not self._requests:
-            return []
-        by_sender = defaultdict[str, list[tuple[int, UndecodableRequest, int]]](list)
-        for number, (request, now) in enumerate(self._requests, start=first):
-            by_sender[request.sender].append((number, request, to_micros(now)))
-        changes: list[Change] = []
-        letters: list[Row] = []
-        bodies: list[Row] = []
-        reason = DeadLetterReason.UNDECODABLE.value
-        for sender, requests in by_sender.items():
-            stored = requests[-MAX_UNDECODABLE_PER_SENDER:]
-            for number, one, at in stored:
-                letters.append((number, None, None, None, sender, reason, one.detail, 0, "open", at, at, None))
-                bodies.append((number, one.path, one.content_type, one.size, one.body))
-            # The statements of one transaction do not see each other's rows in PostgreSQL.
-            old = (
-                "(SELECT id FROM sfn.dead_letter WHERE sender = $1 AND id < $2 AND id <= (SELECT id FROM "
-                "sfn.dead_letter WHERE sender = $1 AND id < $2 ORDER BY id DESC LIMIT 1 OFFSET $3::int))"
-            )
-            values = (sender, requests[0][0], MAX_UNDECODABLE_PER_SENDER - len(stored))
-            changes.append(Run(f"DELETE FROM sfn.undecodable WHERE letter IN {old}", values))
-            changes.append(Run(f"DELETE FROM sfn.dead_letter WHERE id IN {old}", values))
-        return [*changes, Upsert(LETTER, letters), Upsert(UNDECODABLE, bodies)]
 
 
 # ── Queries over the jobs of all tables

@@ -157,8 +157,8 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
         attempt: claims since the last success; returned claims do not count.
         crashes: leases that expired since the last settled claim.
         failing_since: start of the first of consecutive failures.
-        pending_since: since when a notification is unprocessed, for a job that failed or was leased when the
-            notification came; else None, and the time is `due_at`.
+        pending_since: since when a change is unpublished, for a job that failed, has a dead letter, or was leased when
+            the notification came; else None, and the time is `due_at`.
         reason: reason of the open dead letter.
         last_result: the result of the last claim.
         outcomes: number of settled claims; their history has the last ones.
@@ -200,6 +200,18 @@ def stat_state(job: Job) -> str:
     if job.attempt > 0:
         return "retrying"
     return "due" if job.version > job.processed_version else "scheduled"
+
+
+def waiting_since(job: Job) -> datetime | None:
+    """Return since when the files of a table may be behind its catalog; None if they are not known to be.
+
+    A held drop waits on purpose, and so does a table with a discarded dead letter.
+    """
+    if not isinstance(job.subject, TableIdentifier) or job.reason is DeadLetterReason.HELD_DROP:
+        return None
+    if job.reason is None and job.version > job.processed_version:
+        return job.pending_since or job.due_at
+    return job.pending_since
 
 
 def table_missing_since(table_state: TableState) -> datetime | None:
@@ -451,6 +463,7 @@ class InboxConfig:
         drop_limit_window: time span over which the drop limit counts.
         stores: canonical location prefixes of the configured stores; each has its own concurrency groups and breaker.
         poison_pause: pause until a poison job is claimed again.
+        late_after: how long a table may wait for its publish before it counts as late.
         event_only_catalogs: catalogs that cannot be queried. The tables that events report there are stored with the
             jobs (`TableState.reported`).
     """
@@ -461,6 +474,7 @@ class InboxConfig:
     max_drops: Mapping[str, int] = field(default_factory=dict)
     drop_limit_window: timedelta = timedelta(hours=1)
     poison_pause: timedelta = timedelta(hours=8)
+    late_after: timedelta = timedelta(seconds=60)
     stores: tuple[str, ...] = ()
     event_only_catalogs: frozenset[str] = frozenset()
 

@@ -36,6 +36,7 @@ from sfn.domain.jobs import (
     Wakeup,
 )
 from sfn.inbox import ClaimResult, catalogs
+from sfn.inbox.dead_letters import LetterChanges
 from sfn.inbox.intents import (
     MAX_CHECKS_PER_CLAIM,
     IntentFold,
@@ -47,7 +48,6 @@ from sfn.inbox.intents import (
 from sfn.inbox.jobs import (
     Jobs,
     KnownGroups,
-    LetterChanges,
     UnreadJobError,
     fair_order,
     others_at,

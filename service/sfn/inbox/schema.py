@@ -66,7 +66,7 @@ JOB: Final = StoredTable(
         "stat_state": "text",
         "due_at": "bigint",
         "lease_until": "bigint",
-        "pending_since": "bigint",
+        "waiting_since": "bigint",
         "reason": "text",
         "live_uuid": "text",
         "live_location": "text",
@@ -180,7 +180,8 @@ _TABLES: Final = f"""
     CREATE INDEX job_due ON sfn.job(concurrency_group, due_at, key) WHERE state = 'queued';
     CREATE INDEX job_lease ON sfn.job(lease_until) WHERE state = 'leased';
     CREATE INDEX job_reason ON sfn.job(catalog, reason, key) WHERE reason IS NOT NULL;
-    CREATE INDEX job_pending ON sfn.job(concurrency_group, pending_since) WHERE pending_since IS NOT NULL;
+    CREATE INDEX job_waiting ON sfn.job(catalog, waiting_since, key) WHERE waiting_since IS NOT NULL;
+    CREATE INDEX job_unwell ON sfn.job(key) WHERE stat_state IN ('retrying', 'dead', 'held');
     CREATE INDEX job_missing ON sfn.job(catalog, missing_since) WHERE missing_since IS NOT NULL;
     CREATE INDEX job_renamed ON sfn.job(catalog) WHERE is_renamed;
     {_made(CACHE, "record")};
@@ -461,9 +462,9 @@ def decode_subject(encoded: bytes) -> JobKey:
     return _decode_subject(encoded)
 
 
-def table_key_range(catalog: str) -> tuple[str, str]:
-    """Return the lower and the upper bound of the keys of a catalog's tables."""
-    start = encode_key(CatalogName(catalog)).removesuffix("]")
+def table_key_range(catalog: str, namespace: Sequence[str] = ()) -> tuple[str, str]:
+    """Return the lower and the upper bound of the keys of the tables in a catalog, or in a namespace of it."""
+    start = _encode_key((catalog, *namespace)).decode().removesuffix("]")
     return f"{start},", f"{start}-"
 
 

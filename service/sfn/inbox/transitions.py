@@ -195,7 +195,8 @@ def on_lease_expired(job: Job, now: datetime, config: InboxConfig) -> Job:
     if job.crashes < config.max_crashes:
         return _queued(job, now, now)
     if isinstance(job.subject, TableIdentifier):
-        job = replace(job, reason=DeadLetterReason.POISON, failing_since=None, has_letter=True)
+        since = job.pending_since or job.failing_since or now
+        job = replace(job, reason=DeadLetterReason.POISON, failing_since=None, pending_since=since, has_letter=True)
         return _queued(job, now + config.poison_pause, now)
     return _queued(job, now + config.retry_cap, now)
 
@@ -248,8 +249,10 @@ def on_settle(job: Job, leased: LeasedJob, outcome: Outcome, now: datetime, cap:
         case Retry(at, _):
             return _queued(replace(_keep_pending_since(job), cache=PublishCache()), at, now)
         case DeadLettered(reason, _, result, recheck_at):
+            job = _keep_pending_since(job)
             job = _apply_result(job, leased, result) if result is not None else replace(job, cache=PublishCache())
-            job = replace(job, state=JobState.DEAD, reason=reason, pending_since=None)
+            since = job.pending_since or job.failing_since or now
+            job = replace(job, state=JobState.DEAD, reason=reason, pending_since=since)
             if recheck_at is not None:
                 job = _queued(
                     replace(job, attempt=0, failing_since=None, processed_version=leased.version), recheck_at, now
@@ -283,10 +286,13 @@ def on_replay(job: Job, now: datetime) -> Job:
     """
     if job.reason is DeadLetterReason.HELD_DROP:
         return on_release_hold(job, now)
-    job = replace(
-        job, processed_version=job.version, attempt=0, crashes=0, failing_since=None, pending_since=None, reason=None
-    )
+    job = replace(job, processed_version=job.version, attempt=0, crashes=0, failing_since=None, reason=None)
     return _queued(replace(job, lease_until=None, cache=PublishCache()), now, now)
+
+
+def on_discard(job: Job) -> Job:
+    """Return a job after an operator discarded its dead letter: until the next event it does not count as late."""
+    return replace(job, pending_since=None) if job.reason is not None else job
 
 
 def _apply_result(job: Job, leased: LeasedJob, result: PublishResult) -> Job:
@@ -326,8 +332,11 @@ def _mark_processed(job: Job, leased: LeasedJob) -> Job:
 
 def _start_pending(job: Job, now: datetime) -> Job:
     """Return the job with the start of its wait, if a notification comes that does not make it due."""
+    if job.pending_since is not None:
+        return job
     busy = job.state is JobState.LEASED or (job.state is JobState.QUEUED and job.attempt > 0)
-    return replace(job, pending_since=now) if busy and job.version <= job.processed_version else job
+    starts = job.reason is not None or (busy and job.version <= job.processed_version)
+    return replace(job, pending_since=now) if starts else job
 
 
 def _keep_pending_since(job: Job) -> Job:
