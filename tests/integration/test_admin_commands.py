@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from sfn.admin.schemas import UnpublishedReason
+from sfn.admin.table_schemas import UnpublishedReason
 from sfn.domain.events import Intent, IntentOutcome, Notification, UndecodableRequest
 from sfn.domain.identifiers import CatalogName, Table, TableIdentifier
 from sfn.domain.jobs import (

@@ -427,7 +427,7 @@ async def operating(office: Office) -> AsyncIterator[httpx.AsyncClient]:
         yield operator
 
 
-async def got(client: httpx.AsyncClient, path: str, **params: str | int) -> Any:  # noqa: ANN401 - JSON
+async def got(client: httpx.AsyncClient, path: str, **params: str | int | list[str]) -> Any:  # noqa: ANN401 - JSON
     """The answer to a question."""
     reply = await client.get(path, params=params)
     assert reply.status_code == 200, reply.text

@@ -20,13 +20,11 @@ from sfn.admin.schemas import (
     CircuitBreakerModel,
     DeadLetterDetails,
     DropLimitModel,
-    PendingChangeModel,
-    PublishedFileModel,
     ServiceStatus,
     SweepModel,
     TableCountsModel,
-    TableModel,
 )
+from sfn.admin.table_schemas import PendingChangeModel, PublishedFileModel, TableModel
 
 MOST = 100
 """Requests that one test may make: more are a loop that never ends."""
@@ -129,6 +127,7 @@ ORDERS = TableModel(
     last_result=None,
     last_event=None,
     dead_letters=[],
+    outcomes=[],
     renamed_to=None,
     foreign_version_hint=None,
     foreign_catalog_id=None,

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from sfn.admin.schemas import DeadLetterModel, LastEventModel, LastResultModel, PendingChangeModel, TableModel
+from sfn.admin.schemas import DeadLetterModel
+from sfn.admin.table_schemas import LastEventModel, LastResultModel, PendingChangeModel, TableModel
 from sfn.cli.render import Tone, to_plain_text
 from sfn.cli.status import remedy_for
 from sfn.cli.table import TableVerdict, describe_key, table_page, table_verdict

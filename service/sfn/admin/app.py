@@ -8,6 +8,7 @@ from fastapi import APIRouter
 
 from sfn.admin.dead_letters import DeadLetterRoutes
 from sfn.admin.routes import AdminContext, Authenticate, CatalogRoutes, StatusRoutes, operator_route
+from sfn.admin.tables import TableRoutes
 
 PREFIX: Final = "/admin/v1"
 
@@ -26,6 +27,7 @@ def routes(context: AdminContext, authenticate: Authenticate) -> APIRouter:
         responses={401: {"description": "not an operator"}, 503: {"description": "the inbox is unavailable"}},
     )
     StatusRoutes(context).register(router)
+    TableRoutes(context).register(router)
     DeadLetterRoutes(context).register(router)
     CatalogRoutes(context).register(router)
     return router

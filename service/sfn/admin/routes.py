@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Annotated, Any, Final, TypeAlias
 from urllib.parse import unquote
@@ -33,8 +33,6 @@ from sfn.admin.schemas import (
     SweepModel,
     SweepRequest,
     TableCountsModel,
-    TableModel,
-    UnpublishedReason,
 )
 from sfn.clock import Clock
 from sfn.domain.events import Notification, UndecodableRequest
@@ -43,7 +41,7 @@ from sfn.domain.jobs import IndexedTable
 from sfn.errors import suggest_name
 from sfn.inbox import STAT_STATES, QueueStats
 from sfn.inbox.inbox import Inbox
-from sfn.inbox.model import AdminCommand, DeadLetterFilter
+from sfn.inbox.model import AdminCommand
 from sfn.publish.policy import TableFilter
 from sfn.worker.capacity import CircuitBreakerState
 from sfn.worker.sweep import SweepReport
@@ -155,6 +153,7 @@ class AdminContext:
         catalogs: the configured catalogs, by name.
         decode: decodes an undecodable request again; raises `Rejected`, also if its sender is not configured any more.
         clock: the wall clock.
+        late_after: how long a table may wait for its publish before it counts as late.
     """
 
     inbox: Inbox
@@ -162,6 +161,7 @@ class AdminContext:
     catalogs: Mapping[str, ConfiguredCatalog]
     decode: Callable[[UndecodableRequest], Sequence[Notification]]
     clock: Clock
+    late_after: timedelta = timedelta(seconds=60)
 
     def command(self, request: Request, target: str) -> AdminCommand:
         """Return the audit entry of a request; the actor is the name in its `From` header and the name of its token.
@@ -213,12 +213,6 @@ class AdminContext:
         return list(dict.fromkeys(catalogs)) or [name for name, one in self.catalogs.items() if one.is_sweepable]
 
 
-LEVEL_SEPARATOR: Final = "\x1f"
-"""Separator of the levels of a namespace in a path, as in Iceberg's REST catalog specification."""
-MAX_DEAD_LETTERS: Final = 20
-"""Most dead letters in the status of a table."""
-
-
 class StatusRoutes:
     """Read-only routes."""
 
@@ -227,15 +221,7 @@ class StatusRoutes:
 
     def register(self, router: APIRouter) -> None:
         """Add them."""
-        unknown: dict[int | str, dict[str, Any]] = {404: {"description": "the inbox knows no such table"}}
         router.add_api_route("/status", self.status, operation_id="status", openapi_extra=SECURITY_EXTRA)
-        router.add_api_route(
-            "/tables/{catalog}/{namespace}/{table}",
-            self.table,
-            operation_id="table",
-            responses=unknown,
-            openapi_extra=SECURITY_EXTRA,
-        )
         router.add_api_route("/audit", self.audit, operation_id="audit", openapi_extra=SECURITY_EXTRA)
 
     async def status(self) -> ServiceStatus:
@@ -255,24 +241,6 @@ class StatusRoutes:
             dead_letters=dict(reasons),
             roles=sorted(process.roles),
         )
-
-    async def table(self, catalog: str, namespace: str, table: str) -> TableModel:
-        """Return the state of a table: the published file, the pending change, attempts and the next attempt.
-
-        Separate the levels of the namespace by %1F; for a table without a namespace use `%1F` alone.
-        """
-        configured = self._context.configured_catalog(catalog)
-        levels = tuple(level for level in namespace.split(LEVEL_SEPARATOR) if level)
-        name = TableIdentifier(catalog, levels, table)
-        table_status = await self._inbox.table_status(name)
-        is_covered = configured.interest.covers(name)
-        if table_status is None:
-            why = "no event has named it yet" if is_covered else "the catalog's include or exclude leaves it out"
-            raise HTTPException(HTTPStatus.NOT_FOUND, f"the inbox knows no table {name}: {why}")
-        retired = catalog in self._context.process.retired_catalogs.names
-        unpublished = UnpublishedReason.for_table(name, table_status, is_retired=retired, is_covered=is_covered)
-        letters = await self._inbox.list_newest(DeadLetterFilter(status=None, table=name), MAX_DEAD_LETTERS)
-        return TableModel.from_status(name, table_status, unpublished, letters)
 
     async def audit(
         self,

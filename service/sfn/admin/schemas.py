@@ -7,22 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from sfn.domain.identifiers import JobKey, TableIdentifier, encode_identifier
+from sfn.domain.identifiers import JobKey, TableIdentifier
 from sfn.domain.jobs import DeadLetterReason
 from sfn.inbox.model import DeadLetterStatus as LetterStatus
-from sfn.sfnfile.naming import layout_location
 
 if TYPE_CHECKING:
     from sfn.domain.events import UndecodableRequest
-    from sfn.domain.jobs import TableState
     from sfn.inbox import DropLimitState
-    from sfn.inbox.model import AuditEntry, DeadLetter, TableStatus
-    from sfn.inbox.model import LastEvent as Event
+    from sfn.inbox.model import AuditEntry, DeadLetter
     from sfn.worker.capacity import CircuitBreakerState
     from sfn.worker.sweep import SweepReport
 
@@ -315,183 +311,6 @@ class ServiceStatus(AdminModel):
     roles: Sequence[str] = Field(default=(), description="roles of this process; empty for all roles")
 
 
-class PublishedFileModel(AdminModel):
-    """The content of a table's live SFN file."""
-
-    metadata_location: str
-    table_uuid: str | None
-    location: str
-    written_at: datetime
-
-
-class PendingChangeModel(AdminModel):
-    """The change of a table that notifications report and that is not published yet."""
-
-    min_metadata_location: str | None
-    drop: bool
-    purge: bool
-    renamed_to: str | None
-    has_unprocessed: bool = Field(description="true if a notification waits for a complete publish")
-
-
-class LastResultModel(AdminModel):
-    """The result of the last attempt."""
-
-    outcome: str
-    why: str | None
-    at: datetime
-
-
-class LastEventModel(AdminModel):
-    """The newest event that is still in the log."""
-
-    sender: str
-    event_id: str | None
-    received_at: datetime
-    body: str = Field(description="first 4 KiB as received; empty for the service's own notifications")
-
-    @classmethod
-    def from_event(cls, event: Event) -> LastEventModel:
-        body = event.body.decode(errors="replace")
-        return cls(sender=event.sender, event_id=event.event_id, received_at=event.received_at, body=body)
-
-
-class UnpublishedReason(StrEnum):
-    """Reason why a table has no live file although nothing is left to do.
-
-    retired     the catalog is retired
-    excluded    `include` or `exclude` leaves the table out
-    left-alone  the catalog has the table, and the properties of the table exclude it
-    dropped     the catalog does not have the table any more, and its files say so until they expire
-    spelling    the catalog lists the table under another spelling, which has the file
-    missing     neither the table nor a file of it was found
-    """
-
-    RETIRED = "retired"
-    EXCLUDED = "excluded"
-    LEFT_ALONE = "left-alone"
-    DROPPED = "dropped"
-    SPELLING = "spelling"
-    MISSING = "missing"
-
-    @classmethod
-    def for_table(
-        cls, table: TableIdentifier, status: TableStatus, *, is_retired: bool, is_covered: bool
-    ) -> UnpublishedReason | None:
-        """Return the reason; None if the table has a live file, or was not checked yet.
-
-        Args:
-            table: the table.
-            status: the state of its job.
-            is_retired: True if the catalog is retired.
-            is_covered: True if the settings of the catalog include the table.
-        """
-        job, table_state = status.job, status.job.table_state
-        if table_state.live is not None or not (table_state.has_settled or table_state.misses):
-            return None
-        if is_retired:
-            return cls.RETIRED
-        if not is_covered:
-            return cls.EXCLUDED
-        if job.cache.table is not None and job.cache.table.skip_reason is not None:
-            return cls.LEFT_ALONE
-        if table_state.listed_as not in {None, table}:
-            return cls.SPELLING
-        if table_state.misses:
-            return cls.MISSING
-        return cls.DROPPED if job.locations else None
-
-
-class TableModel(AdminModel):
-    """The state of a table."""
-
-    catalog: str
-    namespace: Sequence[str]
-    name: str
-    table: str = Field(description="levels and name, joined by dots")
-    state: str
-    due_at: datetime
-    not_before: datetime | None
-    attempt: int
-    failing_since: datetime | None
-    reason: ReasonText | None
-    on_hold: bool
-    limit_overridden: bool
-    published: PublishedFileModel | None
-    unpublished: UnpublishedReason | None = Field(
-        description="why the table has no live file although nothing is left to do"
-    )
-    renamed_to: str | None = Field(description="the table's new name, by its file")
-    listed_as: str | None = Field(
-        default=None, description="the spelling of this name that the catalog lists, and that has the table's file"
-    )
-    foreign_version_hint: str | None = Field(
-        description="content of a version hint that the listener did not write and does not change"
-    )
-    foreign_catalog_id: str | None = Field(description="catalog_id of the foreign file in the table's place")
-    pending: PendingChangeModel
-    locations: Sequence[str] = Field(description="locations where files of this name may exist")
-    refresh_at: datetime | None
-    last_result: LastResultModel | None
-    last_event: LastEventModel | None
-    unapplied_events: int = Field(
-        default=0, description="accepted events of the table that are not part of this state yet: at most for a second"
-    )
-    dead_letters: Sequence[DeadLetterModel] = Field(description="newest first")
-    open_intents: int = Field(description="gateway commits with an unknown outcome")
-    next_check_at: datetime | None = Field(description="when the catalog is queried about the next of them")
-
-    @classmethod
-    def from_status(
-        cls, table: TableIdentifier, status: TableStatus, why: UnpublishedReason | None, letters: Sequence[DeadLetter]
-    ) -> TableModel:
-        """Return the model of a table with its dead letters."""
-        job, last_event = status.job, status.last_event
-        table_state, pending, last_result = job.table_state, job.pending, job.last_result
-        live = table_state.live
-        return cls.model_validate(
-            {
-                **TableOrCatalogModel.key_fields(table),
-                "state": job.state.value,
-                "due_at": job.due_at,
-                "not_before": job.not_before,
-                "attempt": job.attempt,
-                "failing_since": job.failing_since,
-                "reason": job.reason,
-                "on_hold": table_state.on_hold,
-                "limit_overridden": table_state.limit_overridden,
-                "published": live
-                and PublishedFileModel(
-                    metadata_location=live.metadata_location,
-                    table_uuid=live.uuid,
-                    location=live.location,
-                    written_at=live.written_at,
-                ),
-                "unpublished": why,
-                "renamed_to": table_state.renamed_to.dotted if table_state.renamed_to is not None else None,
-                "listed_as": _other_spelling(table, table_state),
-                "foreign_version_hint": table_state.foreign_version_hint,
-                "foreign_catalog_id": table_state.foreign_catalog_id,
-                "pending": PendingChangeModel(
-                    min_metadata_location=pending.min_metadata_location,
-                    drop=pending.drop,
-                    purge=pending.purge,
-                    renamed_to=pending.renamed_to.dotted if pending.renamed_to is not None else None,
-                    has_unprocessed=status.has_unprocessed,
-                ),
-                "locations": sorted({layout_location(site) for site in job.locations}),
-                "refresh_at": table_state.refresh_at,
-                "last_result": last_result
-                and LastResultModel(outcome=last_result.outcome, why=last_result.why, at=last_result.at),
-                "last_event": last_event and LastEventModel.from_event(last_event),
-                "unapplied_events": status.unapplied,
-                "dead_letters": [DeadLetterModel.from_letter(letter) for letter in letters],
-                "open_intents": status.open_intents.count if status.open_intents is not None else 0,
-                "next_check_at": status.open_intents and status.open_intents.due_at,
-            }
-        )
-
-
 class AdminRequest(BaseModel):
     """Base class of request bodies."""
 
@@ -588,8 +407,3 @@ def _letter_fields(letter: DeadLetter) -> dict[str, object]:
         "changed_at": letter.changed_at,
         "actor": letter.actor,
     }
-
-
-def _other_spelling(table: TableIdentifier, table_state: TableState) -> str | None:
-    other = table_state.listed_as
-    return encode_identifier(other.namespace, other.name) if other is not None and other != table else None

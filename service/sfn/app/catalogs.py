@@ -203,9 +203,13 @@ def inbox_config(settings: Settings) -> InboxConfig:
     """Return the configuration of the inbox."""
     limits = {name: one.max_drops for name, one in settings.catalogs.items() if one.max_drops is not None}
     stores = tuple(one.prefix for one in settings.stores.values())
-    cap, event_only = settings.retry.cap, settings.event_only_catalogs
     return InboxConfig(
-        lease=settings.worker.lease, retry_cap=cap, max_drops=limits, stores=stores, event_only_catalogs=event_only
+        lease=settings.worker.lease,
+        retry_cap=settings.retry.cap,
+        max_drops=limits,
+        stores=stores,
+        event_only_catalogs=settings.event_only_catalogs,
+        late_after=settings.telemetry.late_after,
     )
 
 

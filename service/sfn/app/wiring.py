@@ -461,6 +461,7 @@ def _build_application(
         },
         decode=partial(decode_undecodable, settings, event_filter),
         clock=SystemClock(),
+        late_after=settings.telemetry.late_after,
     )
     roles = process.roles or ALL_ROLES
     operated = access_control.operators if Role.ADMIN in roles else None

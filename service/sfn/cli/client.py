@@ -15,14 +15,14 @@ from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, Self, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import httpx
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
-from sfn.admin import schemas
+from sfn.admin import schemas, table_schemas
 from sfn.cli.options import EventSigner, ServiceOptions, exit_on_error
 from sfn.cli.render import escape
 from sfn.errors import SfnError, suggest_name
@@ -343,6 +343,10 @@ class ConflictingState(SfnError):
     """The request conflicts with the service's state, which `found` describes."""
 
 
+Parameters: TypeAlias = Mapping[str, str | int | Sequence[str]]
+"""Parameters of a query; one with several values is repeated."""
+
+
 class ServiceClient:
     """A client of one running service, to be closed after use.
 
@@ -381,14 +385,18 @@ class ServiceClient:
         """Return the state of the service."""
         return self._get("/status", schemas.ServiceStatus)
 
-    def table(self, catalog: str, namespace: tuple[str, ...], name: str) -> schemas.TableModel:
+    def table(self, catalog: str, namespace: tuple[str, ...], name: str) -> table_schemas.TableModel:
         """Return the state of a table.
 
         Raises:
             UnknownToService: the inbox does not know the table.
         """
         path = "/".join(quote(part, safe="") for part in (catalog, _LEVELS.join(namespace), name))
-        return self._get(f"/tables/{path}", schemas.TableModel)
+        return self._get(f"/tables/{path}", table_schemas.TableModel)
+
+    def tables(self, search: Parameters) -> table_schemas.TableListPage:
+        """Return a page of tables; `search` has the parameters of the route."""
+        return self._get("/tables", table_schemas.TableListPage, search)
 
     def resolve_catalog(self, name: str | None) -> str:
         """Return the name of a catalog: the given one, or else the only one that is configured.
@@ -482,7 +490,7 @@ class ServiceClient:
             raise self._error_of(reply)
         return self._read(reply, AcceptedEvents)
 
-    def _get(self, path: str, kind: type[T], parameters: Mapping[str, str | int] | None = None) -> T:
+    def _get(self, path: str, kind: type[T], parameters: Parameters | None = None) -> T:
         return self._answer(self._exchange("GET", _ADMIN + path, params=parameters), kind)
 
     def _post(self, path: str, content: BaseModel | None, kind: type[T]) -> T:
@@ -501,7 +509,7 @@ class ServiceClient:
         method: str,
         path: str,
         *,
-        params: Mapping[str, str | int] | None = None,
+        params: Parameters | None = None,
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:

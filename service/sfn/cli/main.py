@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import typer
 from typer.core import TyperGroup, TyperOption
 
-from sfn.cli import check, dead_letters, facade, notify, operator_commands, options, read, report, status, sweep
+from sfn.cli import check, dead_letters, facade, notify, operator_commands, options, read, report, status, sweep, tables
 from sfn.cli.options import FAILED, WRONG_USAGE
 from sfn.errors import SfnError
 
@@ -196,6 +196,7 @@ app.command("history", rich_help_panel=_INSPECT)(read.history)
 app.command("inspect", rich_help_panel=_INSPECT)(read.inspect)
 app.command("verify", rich_help_panel=_INSPECT)(read.verify)
 app.command("status", rich_help_panel=_INSPECT)(status.status)
+app.command("tables", rich_help_panel=_INSPECT)(tables.tables)
 app.command("audit", rich_help_panel=_INSPECT)(operator_commands.audit)
 app.command("report", rich_help_panel=_INSPECT)(report.report)
 app.command("healthcheck", rich_help_panel=_INSPECT)(healthcheck)

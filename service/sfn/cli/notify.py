@@ -19,7 +19,8 @@ from sfn.cli.status import remedy_for
 from sfn.clock import SystemClock, format_duration
 
 if TYPE_CHECKING:
-    from sfn.admin.schemas import DeadLetterModel, TableModel
+    from sfn.admin.schemas import DeadLetterModel
+    from sfn.admin.table_schemas import TableModel
     from sfn.cli.client import AcceptedEvents, EventAccess, ServiceAccess, ServiceClient
 
 FIRST_PAUSE: Final = 0.05

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from sfn.admin.schemas import CircuitBreakerModel, DeadLetterModel, PendingChangeModel, TableModel
+from sfn.admin.schemas import CircuitBreakerModel, DeadLetterModel
+from sfn.admin.table_schemas import PendingChangeModel, TableModel
 from sfn.cli.render import Grid, Line, Page, Tone, escape, format_ago, pluralise
 from sfn.cli.status import adopt_command, format_since, remedy_for
 from sfn.clock import format_duration

@@ -563,12 +563,14 @@ class TelemetrySettings(Section):
         format: JSON lines or text; `auto` for text on a terminal, else JSON lines.
         metrics_token: bearer token for `/metrics`; `metrics_token_file` is a file with such tokens, one a line. Without
             either everyone who reaches the listener may read the metrics.
+        late_after: time for which a table may wait for its publish before it counts as late.
     """
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["auto", "json", "console"] = "auto"
     metrics_token: Token | None = None
     metrics_token_file: File | None = None
+    late_after: PositiveDuration = timedelta(seconds=60)
 
 
 class WorkerSettings(Section):

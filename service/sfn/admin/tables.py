@@ -1,0 +1,163 @@
+"""Routes of the admin API about tables: a list of those in some states, or that wait the longest, and one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import datetime
+from difflib import get_close_matches
+from http import HTTPStatus
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import APIRouter, Query
+from starlette.exceptions import HTTPException
+
+from sfn.admin.routes import SECURITY_EXTRA, AdminContext
+from sfn.admin.table_schemas import ListedTableModel, TableListPage, TableModel, TableSearch, UnpublishedReason
+from sfn.clock import format_duration
+from sfn.domain.identifiers import TableIdentifier, decode_identifier
+from sfn.inbox.model import DeadLetterFilter, DeadLetterStatus, waiting_since
+from sfn.inbox.table_list import ALWAYS, MAX_PAGE, ListedTable, Position, TableOrder, TableQuery
+from sfn.publish.policy import TableFilter
+from sfn.worker.capacity import CircuitBreakerState
+
+LEVEL_SEPARATOR: Final = "\x1f"
+"""Separator of the levels of a namespace in a path, as in Iceberg's REST catalog specification."""
+MAX_DEAD_LETTERS: Final = 20
+"""Most dead letters in the status of a table."""
+MAX_SUGGESTIONS: Final = 3
+
+_encode_position: Final = msgspec.json.Encoder().encode
+_decode_position: Final = msgspec.json.Decoder(Position).decode
+
+
+class TableRoutes:
+    """Read-only routes about tables."""
+
+    def __init__(self, context: AdminContext) -> None:
+        self._context, self._inbox = context, context.inbox
+
+    def register(self, router: APIRouter) -> None:
+        """Add them."""
+        unknown: dict[int | str, dict[str, Any]] = {404: {"description": "no such catalog, or table"}}
+        for path, route, name in (
+            ("/tables", self.tables, "tables"),
+            ("/tables/{catalog}/{namespace}/{table}", self.table, "table"),
+        ):
+            router.add_api_route(path, route, operation_id=name, responses=unknown, openapi_extra=SECURITY_EXTRA)
+
+    async def tables(self, search: Annotated[TableSearch, Query()]) -> TableListPage:
+        """Return a page of the tables that the inbox knows.
+
+        A page may have fewer tables than its limit, even none, because it ends after 5,000 rows: the list ends where
+        `next` is null.
+        """
+        for name in search.catalog:
+            self._context.configured_catalog(name)
+        now = self._context.clock.now()
+        query = TableQuery(
+            tuple(dict.fromkeys(search.catalog)) or tuple(self._context.catalogs),
+            TableOrder.LAG if search.late else search.sort,
+            frozenset(search.state),
+            now - self._context.late_after if search.late else ALWAYS,
+            _fixed_levels(search.namespace, search.table),
+            _name_filter(search.namespace, search.table),
+        )
+        page = await self._inbox.list_tables(query, _position(search.after), search.limit)
+        return TableListPage(
+            tables=[self._listed(one, now) for one in page.tables],
+            next=_encode_position(page.next).decode() if page.next is not None else None,
+        )
+
+    async def table(self, catalog: str, namespace: str, table: str) -> TableModel:
+        """Return the state of a table: the published file, the pending change, attempts and the next attempt.
+
+        Separate the levels of the namespace by %1F; for a table without a namespace use `%1F` alone.
+        """
+        configured = self._context.configured_catalog(catalog)
+        levels = tuple(level for level in namespace.split(LEVEL_SEPARATOR) if level)
+        name = TableIdentifier(catalog, levels, table)
+        table_status = await self._inbox.table_status(name)
+        is_covered = configured.interest.covers(name)
+        if table_status is None:
+            why = "no event has named it yet" if is_covered else "the catalog's include or exclude leaves it out"
+            similar = [f"did you mean {' or '.join(found)}?"] if (found := await self._similar_names(name)) else []
+            detail = "; ".join([f"the inbox knows no table {name}: {why}", *similar])
+            raise HTTPException(HTTPStatus.NOT_FOUND, detail)
+        retired = catalog in self._context.process.retired_catalogs.names
+        unpublished = UnpublishedReason.for_table(name, table_status, is_retired=retired, is_covered=is_covered)
+        letters = await self._inbox.list_newest(DeadLetterFilter(status=None, table=name), MAX_DEAD_LETTERS)
+        open_letter = next((one for one in letters if one.status is DeadLetterStatus.OPEN), None)
+        return TableModel.from_status(
+            name,
+            table_status,
+            unpublished,
+            letters,
+            self._listed(ListedTable(table_status.job, open_letter), self._context.clock.now()),
+            await self._inbox.outcome_history(name),
+        )
+
+    def _listed(self, one: ListedTable, now: datetime) -> ListedTableModel:
+        cause = wait_cause(one, self._context.process.breakers(), now)
+        return ListedTableModel.from_listed(one, now, self._context.late_after, cause)
+
+    async def _similar_names(self, table: TableIdentifier) -> list[str]:
+        """Return names of known tables that resemble a name: of its namespace, or else of its catalog."""
+        for namespace in dict.fromkeys((table.namespace, ())):
+            query = TableQuery((table.catalog,), namespace=namespace)
+            page = await self._inbox.list_tables(query, Position(), MAX_PAGE)
+            names = [one.job.subject.dotted for one in page.tables if isinstance(one.job.subject, TableIdentifier)]
+            if similar := get_close_matches(table.dotted, names, MAX_SUGGESTIONS):
+                return similar
+        return []
+
+
+def wait_cause(one: ListedTable, breakers: Collection[CircuitBreakerState], now: datetime) -> str | None:
+    """Return why a table waits, fails or was given up; None if all is well."""
+    job = one.job
+    if one.letter is not None:
+        return f"dead letter {one.letter.id} ({one.letter.reason}): {one.letter.cause}"
+    if job.reason is not None:
+        return f"given up ({job.reason}); the dead letter was discarded"
+    if waiting_since(job) is None and job.attempt == 0:
+        return None
+    for breaker in breakers:
+        if breaker.name in {job.subject.catalog, ""} and breaker.allowed_probes <= 1:
+            failing = format_duration(now - breaker.failing_since)
+            return f"the {breaker.scope} {breaker.name} has failed for {failing}: {breaker.error}"
+    failed = job.last_result.why if job.last_result is not None and job.last_result.why is not None else ""
+    if job.state == "leased" and job.claimed_at is not None:
+        running = f"attempt {job.attempt} has run for {format_duration(now - job.claimed_at)}"
+        return f"{running}; the one before: {failed}" if failed and job.attempt > 1 else running
+    if failed:
+        return failed
+    return "waits for a free worker" if job.due_at <= now else f"waits {format_duration(job.due_at - now)} on purpose"
+
+
+def _fixed_levels(*globs: str | None) -> tuple[str, ...]:
+    """Return the levels that all names have which match the globs: those before the first wildcard."""
+    longest: tuple[str, ...] = ()
+    for number, glob in enumerate(globs):
+        levels = glob.split(".") if glob is not None else []
+        fixed = next((at for at, level in enumerate(levels) if "*" in level), len(levels))
+        # The last level of a table's glob is its name.
+        found = tuple(levels[: min(fixed, len(levels) - number)])
+        longest = max(longest, found, key=len)
+    return tuple(decode_identifier(".".join(longest))) if longest else ()
+
+
+def _name_filter(namespace: str | None, table: str | None) -> Callable[[TableIdentifier], bool] | None:
+    """Return whether a name matches the globs; None if there are none."""
+    globs = [*([f"{namespace}.**"] if namespace is not None else []), *([table] if table is not None else [])]
+    filters = [TableFilter((glob,)) for glob in globs]
+    return (lambda name: all(one.covers(name) for one in filters)) if filters else None
+
+
+def _position(after: str | None) -> Position:
+    if after is None:
+        return Position()
+    try:
+        return _decode_position(after)
+    except msgspec.DecodeError:
+        detail = "after: expected `next` of the page before"
+        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from None
