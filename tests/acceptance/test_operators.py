@@ -65,7 +65,7 @@ async def test_letters_of_an_unknown_catalog_are_not_none(here: Place) -> None:
 async def test_an_event_can_be_waited_for(here: Place) -> None:
     pointer = here.lake.commit("awaited")
     told = await here.sfn("notify", "sales.awaited", "--wait")
-    assert (told.status, told.out.splitlines()[0].startswith(f"sales.awaited: published {pointer}")) == (0, True)
+    assert (told.status, told.out.splitlines()[0].startswith(f"prod:sales.awaited: published {pointer}")) == (0, True)
     assert here.lake.published("awaited") == pointer
     file = here.block("obstructed")
     refused = await here.sfn("notify", "sales.obstructed", "--wait", "--timeout", "30s")
@@ -76,7 +76,10 @@ async def test_an_event_can_be_waited_for(here: Place) -> None:
     file.unlink()
     assert (await here.sfn("dead-letters", "discard", "--table", "sales.obstructed", "--yes")).status == 0
     missing = await here.sfn("notify", "sales.mistyped", "--wait")
-    assert (missing.status, "sales.mistyped: nothing to publish: the catalog has no such" in missing.out) == (0, True)
+    assert (missing.status, "prod:sales.mistyped: the catalog has no such table, and no file" in missing.out) == (
+        1,
+        True,
+    )
     alone = await here.sfn("notify", "sales.awaited", "--timeout", "9s")
     assert (alone.status, "--timeout needs --wait" in alone.err) == (2, True)
 
@@ -377,7 +380,7 @@ async def test_a_drop_is_waited_for_until_no_replica_can_lag(tmp_path: Path) -> 
         told = await here.sfn("notify", "sales.dropped", "--operation", "drop", "--wait")
         assert (told.status, told.out) == (
             0,
-            "sales.dropped: nothing to publish: the table has no live file, as in the catalog\n",
+            "prod:sales.dropped: nothing to publish: the catalog has no such table, and its files say so\n",
         )
         # Nothing is said of what is over before the first look at it.
         assert told.err == "" or "; next check in " in told.err

@@ -142,6 +142,17 @@ def test_nobody_waits_for_ever(server: AdminServer, service: ServiceClient) -> N
     assert sum(hours.slept) == pytest.approx(60)
 
 
+NO_SUCH = "the catalog has no such table"
+SPELLING = "check the spelling: `sfn tables` lists the names that the service knows"
+
+
+@pytest.mark.parametrize("found", [None, table(published=None, unpublished="dropped")])
+def test_a_table_may_be_gone_after_a_drop(found: TableModel | None) -> None:
+    settled = wait_result("sales.orders", found, NOON, MINUTE, may_be_missing=True)
+    assert (settled.outcome, settled.is_ok) == ("nothing-to-do", True)
+    assert settled.text.startswith(f"nothing to publish: {NO_SUCH}, and ")
+
+
 @pytest.mark.parametrize(
     ("found", "end", "said"),
     [
@@ -156,8 +167,13 @@ def test_nobody_waits_for_ever(server: AdminServer, service: ServiceClient) -> N
         ),
         (
             None,
-            "nothing-to-do",
-            ["sales.orders: nothing to publish: the catalog has no such table, and no file exists"],
+            "not-found",
+            [f"sales.orders: {NO_SUCH}, and no file exists", f"  → {SPELLING}"],
+        ),
+        (
+            table(published=None, unpublished="dropped"),
+            "not-found",
+            [f"sales.orders: {NO_SUCH}, and its files say so", f"  → {SPELLING}"],
         ),
         (
             table(published=None),

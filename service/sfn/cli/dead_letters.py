@@ -450,14 +450,13 @@ def _criteria(
 ) -> DeadLetterCriteria:
     from sfn.admin.schemas import DeadLetterCriteria
     from sfn.cli.options import parse_table_name
-    from sfn.domain.identifiers import encode_identifier
     from sfn.domain.jobs import DeadLetterReason
 
-    dotted, now = None if table is None else encode_identifier(*parse_table_name(table, "--table")), SystemClock().now()
+    typed, now = None if table is None else parse_table_name(table, "--table", catalog), SystemClock().now()
     before = None if older_than is None else now - older_than
     return DeadLetterCriteria(
-        catalog=catalog,
-        table=dotted,
+        catalog=catalog if typed is None else typed.catalog,
+        table=None if typed is None else typed.identifier,
         reason=None if reason is None else DeadLetterReason(reason),
         sender=sender,
         before=before,

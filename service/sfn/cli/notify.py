@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sfn.admin.schemas import DeadLetterModel
     from sfn.admin.table_schemas import TableModel
     from sfn.cli.client import AcceptedEvents, EventAccess, ServiceAccess, ServiceClient
+    from sfn.cli.options import TypedTable
 
 FIRST_PAUSE: Final = 0.05
 """Seconds between the first two requests; each further pause is twice as long."""
@@ -36,6 +37,7 @@ class WaitOutcome(StrEnum):
 
     PUBLISHED = "published"
     NOTHING_TO_DO = "nothing-to-do"
+    NOT_FOUND = "not-found"
     WAITING = "waits"
     DEAD_LETTER = "dead-letter"
     UNSETTLED = "unsettled"
@@ -141,7 +143,9 @@ def is_settled(table: TableModel, now: datetime) -> bool:
     return not table.pending.has_unprocessed and (table.due_at > now or waiting_text(table, now) is None)
 
 
-def wait_result(name: str, table: TableModel | None, now: datetime, timeout: timedelta) -> WaitResult:
+def wait_result(
+    name: str, table: TableModel | None, now: datetime, timeout: timedelta, *, may_be_missing: bool = False
+) -> WaitResult:
     """Return the result of an event after `wait_for_table`.
 
     Args:
@@ -149,12 +153,17 @@ def wait_result(name: str, table: TableModel | None, now: datetime, timeout: tim
         table: the table; None if the service does not know it any more.
         now: the present time.
         timeout: the time that was waited at most.
+        may_be_missing: True if the event said that the catalog does not have the table any more.
     """
     from sfn.cli.table import table_verdict, waiting_text
 
-    if table is None:
-        text = "nothing to publish: the catalog has no such table, and no file exists"
-        return WaitResult(name, WaitOutcome.NOTHING_TO_DO, text, "", None)
+    if table is None or (table.unpublished in {"missing", "dropped"} and is_settled(table, now)):
+        files = "no file exists" if table is None or table.unpublished == "missing" else "its files say so"
+        text = f"the catalog has no such table, and {files}"
+        if may_be_missing:
+            return WaitResult(name, WaitOutcome.NOTHING_TO_DO, f"nothing to publish: {text}", "", table)
+        remedy = "check the spelling: `sfn tables` lists the names that the service knows"
+        return WaitResult(name, WaitOutcome.NOT_FOUND, text, remedy, table)
     letter = next((one for one in table.dead_letters if one.status == "open"), None)
     if letter is not None:
         again = f"; next check {format_ago(table.due_at, now)}" if table.state == "queued" else ""
@@ -185,7 +194,12 @@ def wait_result(name: str, table: TableModel | None, now: datetime, timeout: tim
 
 def result_lines(settled: WaitResult) -> list[Line]:
     """Return a result as lines of a page."""
-    tones = {WaitOutcome.WAITING: Tone.WARNING, WaitOutcome.UNSETTLED: Tone.WARNING, WaitOutcome.DEAD_LETTER: Tone.BAD}
+    tones = {
+        WaitOutcome.WAITING: Tone.WARNING,
+        WaitOutcome.UNSETTLED: Tone.WARNING,
+        WaitOutcome.DEAD_LETTER: Tone.BAD,
+        WaitOutcome.NOT_FOUND: Tone.BAD,
+    }
     page = [Line(f"{escape(settled.name)}: {escape(settled.text)}", tones.get(settled.outcome, Tone.GOOD))]
     return [*page, Line(f"  → {escape(settled.remedy)}")] if settled.remedy else page
 
@@ -260,8 +274,8 @@ def notify(
     The token is a sender's, from the configuration or from --token-file. With --sender that file may hold the sender's
     signing secret.
 
-    With --wait it ends with 0 if the table is published or there is nothing to do. It ends with 1 if the table became a
-    dead letter, or if the event is not processed in time.
+    With --wait it ends with 0 if the table is published, or gone after a drop or a rename. It ends with 1 if the
+    catalog has no such table, if the table became a dead letter, or if the event is not processed in time.
     """
     from sfn.cli.client import ServiceClient, admin_access, event_access
     from sfn.cli.options import parse_table_name
@@ -272,33 +286,33 @@ def notify(
         raise typer.BadParameter("--destination needs --operation rename, and the other way round")
     if purge and operation is not Operation.DROP:
         raise typer.BadParameter("--purge needs --operation drop")
-    namespace, name = parse_table_name(table)
-    event: dict[str, object] = {"namespace": namespace, "name": name, "operation": operation.value}
+    typed = [parse_table_name(table, catalog=catalog)]
+    event: dict[str, object] = {
+        "namespace": typed[0].namespace,
+        "name": typed[0].name,
+        "operation": operation.value,
+    }
     if destination is not None:
-        levels, new = parse_table_name(destination, "--destination")
-        event["destination"] = {"namespace": levels, "name": new}
+        typed.append(parse_table_name(destination, "--destination", typed[0].catalog))
+        event["destination"] = {"namespace": typed[1].namespace, "name": typed[1].name}
     if purge:
         event["purge"] = True
-    tables = [table] if destination is None else [table, destination]
     with exit_on_error():
         # Waiting needs the operators' token, which only the configuration has: --token-file is the sender's.
         watcher = admin_access(options.ServiceOptions(config, url, None, ca_file)) if wait else None
-        access = event_access(options.ServiceOptions(config, url, token_file, ca_file), catalog, sender)
+        access = event_access(options.ServiceOptions(config, url, token_file, ca_file), typed[0].catalog, sender)
         optional = {"catalog": access.sender_catalog, "metadata_location": metadata_location, "event_id": event_id}
         with ServiceClient(access.access) as service:
             accepted = service.post_events(event | {key: text for key, text in optional.items() if text is not None})
         is_ignored = not accepted.accepted and not accepted.duplicates
-        message = _explain_ignored(access, tables) if is_ignored else _describe_accepted(accepted, table)
+        message = _explain_ignored(access, typed) if is_ignored else _describe_accepted(accepted, table)
         if watcher is None or is_ignored:
             _show(accepted, message, as_json=as_json)
-        elif not _wait_for_tables(
-            watcher, access, tables, timeout or _wait_timeout(operation), accepted, as_json=as_json
-        ):
+            return
+        has_left = operation in {Operation.DROP, Operation.RENAME}
+        timeout = timeout or (DROP_WAIT_TIMEOUT if has_left else WAIT_TIMEOUT)
+        if not _wait_for_tables(watcher, access, typed, timeout, accepted, has_left=has_left, as_json=as_json):
             raise typer.Exit(FAILED)
-
-
-def _wait_timeout(operation: Operation) -> timedelta:
-    return DROP_WAIT_TIMEOUT if operation in {Operation.DROP, Operation.RENAME} else WAIT_TIMEOUT
 
 
 def _show(accepted: AcceptedEvents, message: str, *, as_json: bool) -> None:
@@ -313,15 +327,19 @@ def _show(accepted: AcceptedEvents, message: str, *, as_json: bool) -> None:
 def _wait_for_tables(
     watcher: ServiceAccess,
     access: EventAccess,
-    tables: list[str],
+    tables: list[TypedTable],
     timeout: timedelta,
     accepted: AcceptedEvents,
     *,
+    has_left: bool,
     as_json: bool,
 ) -> bool:
-    """Wait for the tables, and print the results. Return whether all of them need no operator."""
+    """Wait for the tables, and print the results. Return whether all of them need no operator.
+
+    Args:
+        has_left: True if the first of them has left its name, by a drop or a rename.
+    """
     from sfn.cli.client import ServiceClient
-    from sfn.cli.options import parse_table_name
     from sfn.cli.render import print_error, print_json, print_page
 
     watch = WaitClock()
@@ -332,10 +350,10 @@ def _wait_for_tables(
         try:
             for table in tables:
                 left = timedelta(seconds=until - watch.monotonic())
-                found = wait_for_table(
-                    service, catalog, *parse_table_name(table), left, watch, partial(_report_waiting, table)
-                )
-                ends.append(wait_result(table, found, watch.now(), timeout))
+                name, report = f"{catalog}:{table.identifier}", partial(_report_waiting, table.identifier)
+                found = wait_for_table(service, catalog, table.namespace, table.name, left, watch, report)
+                may_be_missing = has_left and table is tables[0]
+                ends.append(wait_result(name, found, watch.now(), timeout, may_be_missing=may_be_missing))
         except KeyboardInterrupt:
             print_error("stopped waiting: the event is stored, `sfn status` shows the result")
             raise typer.Exit(INTERRUPTED) from None
@@ -358,16 +376,15 @@ def _describe_accepted(accepted: AcceptedEvents, table: str) -> str:
     return "duplicate: an event with this id was accepted before, so nothing is checked"
 
 
-def _explain_ignored(access: EventAccess, tables: list[str]) -> str:
+def _explain_ignored(access: EventAccess, tables: list[TypedTable]) -> str:
     """Return why the service ignores tables, as far as the configuration shows."""
-    from sfn.cli.options import parse_table_name
     from sfn.domain.identifiers import TableIdentifier
     from sfn.publish.policy import TableFilter
 
     if access.settings is None or access.catalog is None:
         return "ignored: include and exclude leave the table out, or its catalog is retired"
     section, selected = f"catalogs.{access.catalog}", TableFilter(access.settings.include, access.settings.exclude)
-    if any(selected.covers(TableIdentifier(access.catalog, *parse_table_name(table))) for table in tables):
+    if any(selected.covers(TableIdentifier(access.catalog, one.namespace, one.name)) for one in tables):
         undo = f"`sfn retire {access.catalog} --undo`"
         return f"ignored: the catalog {access.catalog} is retired, so its tables get no files; undo with {undo}"
     return f"ignored: {section}.include and exclude leave the table out"

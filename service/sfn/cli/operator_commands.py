@@ -39,9 +39,8 @@ def adopt(
     from sfn.cli.client import ConflictingState, open_service
     from sfn.cli.options import parse_table_name
     from sfn.cli.render import confirm, pluralise, print_error, print_json
-    from sfn.domain.identifiers import encode_identifier
 
-    named = [encode_identifier(*parse_table_name(table)) for table in tables or []] or None
+    named = [parse_table_name(table, catalog=catalog).identifier for table in tables or []] or None
     which = "all tables" if named is None else pluralise(len(named), "table")
     with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
         service.check_configured(catalog)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from uuid import uuid4
 import typer
 
 from sfn.clock import SystemClock
-from sfn.domain.identifiers import decode_identifier
+from sfn.domain.identifiers import decode_identifier, encode_identifier
 from sfn.errors import SfnError
 
 if TYPE_CHECKING:
@@ -220,16 +221,50 @@ def parse_identifier(text: str, hint: str) -> tuple[str, ...]:
     raise typer.BadParameter(f"{expected}: {text!r}", param_hint=hint)
 
 
-def parse_table_name(text: str, hint: str = "NS.TABLE") -> tuple[tuple[str, ...], str]:
-    """Return the levels of the namespace, and the table's name.
+@dataclass(frozen=True, slots=True)
+class TypedTable:
+    """A table as it was typed.
+
+    Attributes:
+        catalog: its catalog, by its prefix or an option; None if neither was given.
+        namespace: the levels of its namespace.
+        name: its name.
+    """
+
+    catalog: str | None
+    namespace: tuple[str, ...]
+    name: str
+
+    @property
+    def identifier(self) -> str:
+        """The name as it is typed, without the catalog."""
+        return encode_identifier(self.namespace, self.name)
+
+
+_CATALOG_PREFIX: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,63}):(.*)", re.DOTALL)
+"""A catalog's name, which has no colon, and the rest. A colon in the first level of a namespace is typed as %3A."""
+
+
+def parse_table_name(text: str, hint: str = "TABLE", catalog: str | None = None) -> TypedTable:
+    """Return the table that a text such as `sales.orders` or `prod:sales.orders` names.
+
+    Args:
+        text: the name, as every command prints it.
+        hint: the name of the argument or option, for the message.
+        catalog: the catalog that an option names.
 
     Raises:
-        BadParameter: the identifier is malformed, or has no namespace.
+        BadParameter: the name is malformed, has no namespace, or has another catalog than the option.
     """
-    *namespace, name = parse_identifier(text, hint)
+    prefixed = _CATALOG_PREFIX.fullmatch(text)
+    prefix, rest = (prefixed[1], prefixed[2]) if prefixed is not None else (None, text)
+    *namespace, name = parse_identifier(rest, hint)
     if not namespace:
         raise typer.BadParameter(f"a namespace and a name, such as sales.orders: {text!r}", param_hint=hint)
-    return tuple(namespace), name
+    if None not in {prefix, catalog} and prefix != catalog:
+        expected = f"a table of the catalog {catalog}, or %3A for a colon in a namespace"
+        raise typer.BadParameter(f"{expected}: {text!r}", param_hint=hint)
+    return TypedTable(catalog or prefix, tuple(namespace), name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -391,14 +391,14 @@ def _show_table(service: ServiceClient, table: str, catalog: str | None, *, as_j
     from sfn.cli.table import table_page, table_verdict
     from sfn.errors import SfnError
 
-    namespace, name = parse_table_name(table)
-    catalog = service.resolve_catalog(catalog)
+    typed = parse_table_name(table, catalog=catalog)
+    catalog = service.resolve_catalog(typed.catalog)
     try:
-        found = service.table(catalog, namespace, name)
+        found = service.table(catalog, typed.namespace, typed.name)
     except UnknownToService as error:
         remedy = f"check the name and --catalog; `sfn notify {table}` reports a table, `sfn reconcile` finds all tables"
         expected = "a table that the service knows"
-        raise SfnError(f"{catalog}:{table}", expected=expected, found=error.found, remedy=remedy) from None
+        raise SfnError(f"{catalog}:{typed.identifier}", expected=expected, found=error.found, remedy=remedy) from None
     now = SystemClock().now()
     if as_json:
         print_json(found)
