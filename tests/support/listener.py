@@ -23,6 +23,7 @@ from typing_extensions import override
 
 from sfn.admin.app import routes
 from sfn.admin.routes import AdminContext, ConfiguredCatalog, ProcessInfo
+from sfn.catalogs.activity import CatalogAnswers
 from sfn.domain.events import InboxMessage, Notification, PutResult, UndecodableRequest
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import FatalError, Rejected
@@ -374,6 +375,7 @@ class Office:
     sweeps: dict[str, SweepReport] = field(default_factory=dict)
     breakers: list[CircuitBreakerState] = field(default_factory=list)
     reasons: tuple[str, ...] = ()
+    answers: dict[str, CatalogAnswers] = field(default_factory=dict)
     understood: list[Notification] | None = None
     interest: TableFilter = field(default_factory=TableFilter)
 
@@ -385,6 +387,7 @@ class Office:
             started_at=self.clock.now(),
             not_ready_reasons=lambda: self.reasons,
             catalog_ids=lambda: {"prod": "c1"},
+            catalog_answers=lambda: self.answers,
             breakers=lambda: self.breakers,
             sweep_reports=lambda: self.sweeps,
         )

@@ -34,6 +34,7 @@ from sfn.admin.schemas import (
     SweepRequest,
     TableCountsModel,
 )
+from sfn.catalogs.activity import CatalogAnswers
 from sfn.clock import Clock
 from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import CatalogName, TableIdentifier
@@ -127,6 +128,7 @@ class ProcessInfo:
         started_at: start of the process.
         not_ready_reasons: returns the reasons why the process is not ready.
         catalog_ids: returns the `catalog_id` of each catalog that was reached.
+        catalog_answers: returns what is known of the answers of each catalog that is asked over a network.
         breakers: returns the breakers that are not closed.
         sweep_reports: returns the report of the running sweep, or the last one, by catalog.
         retired_catalogs: the retired catalogs.
@@ -137,6 +139,7 @@ class ProcessInfo:
     started_at: datetime
     not_ready_reasons: Callable[[], Sequence[str]]
     catalog_ids: Callable[[], Mapping[str, str]]
+    catalog_answers: Callable[[], Mapping[str, CatalogAnswers]]
     breakers: Callable[[], Sequence[CircuitBreakerState]]
     sweep_reports: Callable[[], Mapping[str, SweepReport]]
     retired_catalogs: RetiredCatalogs = field(default_factory=RetiredCatalogs)
@@ -254,6 +257,7 @@ class StatusRoutes:
     async def _catalog_model(self, name: str, stats: QueueStats) -> CatalogModel:
         process = self._context.process
         report = process.sweep_reports().get(name)
+        answers = process.catalog_answers().get(name, CatalogAnswers())
         catalog_id = process.catalog_ids().get(name)
         drop_limit = await self._inbox.drop_limit_state(name)
         tables = {state: stats.tables.get((name, state), 0) for state in STAT_STATES}
@@ -263,7 +267,11 @@ class StatusRoutes:
             type=self._context.catalogs[name].type,
             catalog_id=catalog_id,
             foreign_catalog_id=await self._foreign_catalog_id(name, catalog_id),
+            answered_at=answers.answered_at,
+            unanswered_since=answers.unanswered_since(self._context.clock.now()),
+            error=answers.error or None,
             retired=name in process.retired_catalogs.names,
+            late_tables=stats.late.get(name, 0),
             live_tables=drop_limit.live_tables,
             tables=TableCountsModel(**tables),
             oldest_due_at=stats.oldest_due.get(name),

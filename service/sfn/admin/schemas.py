@@ -254,9 +254,19 @@ class CatalogModel(AdminModel):
     foreign_catalog_id: str | None = Field(
         description="other catalog_id for which the files were written; adopt the files"
     )
+    answered_at: datetime | None = Field(
+        default=None, description="last answer to this process; null before the first, and for an event-only catalog"
+    )
+    unanswered_since: datetime | None = Field(
+        default=None, description="since when it has not answered this process; null if it answers"
+    )
+    error: str | None = Field(default=None, description="why its last answer failed")
     retired: bool
     live_tables: int = Field(description="tables with an SFN file that readers follow")
     tables: TableCountsModel
+    late_tables: int = Field(
+        default=0, description="tables that wait longer than `telemetry.late_after`; held drops are not among them"
+    )
     oldest_due_at: datetime | None = Field(description="start of the longest wait of a table")
     drop_limit: DropLimitModel
     sweep: SweepModel | None

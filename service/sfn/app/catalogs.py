@@ -16,6 +16,7 @@ import structlog
 from sfn.app import storage
 from sfn.app.storage import StoreRegistry
 from sfn.catalogs import Catalog, CredentialVendor, pyiceberg
+from sfn.catalogs.activity import CatalogAnswers, ObservableCatalog
 from sfn.catalogs.event_sourced import EventCatalog, ReportedTables, nothing_reported
 from sfn.catalogs.metadata import ReadRange
 from sfn.catalogs.pyiceberg import PyIcebergCatalog, PyIcebergSettings
@@ -288,6 +289,12 @@ class LazyCatalogRegistry:
     def catalog_ids(self) -> dict[str, str]:
         """Return the `catalog_id` of each catalog that was reached, by name."""
         return {catalog: source.policy.catalog_id for catalog, source in self._sources.items()}
+
+    def answers(self) -> dict[str, CatalogAnswers]:
+        """Return what is known of the answers of each catalog that is asked over a network, by name."""
+        return {
+            name: one.activity.answers for name, one in self._catalogs.items() if isinstance(one, ObservableCatalog)
+        }
 
     async def _connect(self, catalog: str, found: IdentifiedCatalog) -> ConnectedCatalog:
         catalog_id = await found.identity()

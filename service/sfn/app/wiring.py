@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +17,7 @@ from sfn.admin.app import routes
 from sfn.admin.routes import AdminContext, ConfiguredCatalog, ProcessInfo, RetiredCatalogs
 from sfn.app.catalogs import (
     VERSION,
+    IdentifiedCatalog,
     LazyCatalogRegistry,
     build_catalogs,
     inbox_config,
@@ -34,6 +35,7 @@ from sfn.app.endpoints import (
     load_certificate,
 )
 from sfn.app.storage import local_locks, open_stores
+from sfn.catalogs.activity import ObservableCatalog, keep_pinging
 from sfn.clock import Clock, SystemClock, SystemRandomSource
 from sfn.concurrency import AbandonableThreads, TimedOut
 from sfn.domain.events import Notification, UndecodableRequest
@@ -323,6 +325,7 @@ async def build_service(
             started_at=clock.now(),
             not_ready_reasons=lambda: readiness.reasons,
             catalog_ids=catalog_registry.catalog_ids,
+            catalog_answers=catalog_registry.answers,
             breakers=worker.breakers,
             sweep_reports=worker.sweeps,
             retired_catalogs=retirement,
@@ -355,7 +358,7 @@ async def build_service(
             readiness=readiness,
             worker=worker,
             inbox=inbox,
-            run_maintenance=partial(_maintain, settings, inbox, retirement),
+            run_maintenance=partial(_maintain, settings, inbox, retirement, catalogs.values()),
             first_sweeps=_first_sweeps(settings) if Role.WORKER in roles else (),
             certificate=server_certificate,
             token_files=access_control.files,
@@ -396,12 +399,16 @@ async def _retired_catalogs(inbox: Inbox) -> frozenset[str]:
     return await inbox.retired_catalogs()
 
 
-async def _maintain(settings: Settings, inbox: Inbox, retirement: RetiredCatalogs) -> None:
-    if not is_shared(settings):
-        await inbox.run_maintenance(settings.inbox.event_retention)
+async def _maintain(
+    settings: Settings, inbox: Inbox, retirement: RetiredCatalogs, catalogs: Iterable[IdentifiedCatalog]
+) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(inbox.run_maintenance, settings.inbox.event_retention)
-        tasks.start_soon(_follow_retirement, inbox, retirement)
+        if is_shared(settings):
+            tasks.start_soon(_follow_retirement, inbox, retirement)
+        for catalog in catalogs:
+            if isinstance(catalog, ObservableCatalog):
+                tasks.start_soon(keep_pinging, catalog)
 
 
 async def _follow_retirement(inbox: Inbox, retirement: RetiredCatalogs) -> None:

@@ -18,7 +18,9 @@ from urllib.parse import parse_qsl, unquote, unquote_plus
 import anyio
 
 from sfn.catalogs import CatalogFailure, CatalogRequestFailed, LoadResult, SkipNamespace, UnlistedNamespace, combine
+from sfn.catalogs.activity import CatalogActivity
 from sfn.catalogs.listing import walk_tables
+from sfn.clock import SystemClock
 from sfn.concurrency import AbandonableThreads, TimedOut
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
@@ -216,6 +218,7 @@ class PyIcebergCatalog:
     def __init__(self, settings: PyIcebergSettings) -> None:
         self._settings = settings
         self._client = _client(settings)
+        self.activity = CatalogActivity(SystemClock())
         self._threads = AbandonableThreads(
             settings.max_in_flight,
             settings.request_timeout,
@@ -282,6 +285,10 @@ class PyIcebergCatalog:
             raise self._error(failure, ErrorScope.CATALOG)
         return self._settings.identity()
 
+    async def ping(self) -> None:
+        """List the outermost namespaces, to learn whether the catalog answers."""
+        await self._call("list all", lambda: self._client.namespaces(()))
+
     async def close(self) -> None:
         """Close all connections except those that hang."""
         with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
@@ -323,19 +330,27 @@ class PyIcebergCatalog:
         self, what: str, ask: Callable[[], T], scope_if_late: ErrorScope | None = ErrorScope.CATALOG
     ) -> T:
         where = f"catalog {self._settings.name}: {what}"
-        answer = await self._threads.run(where, lambda _: ask())
-        if not isinstance(answer, TimedOut):
-            return answer
-        found = "none" if answer.may_still_run else "no free thread: earlier calls have not returned"
-        raise CatalogRequestFailed(
-            CatalogFailure(
-                where,
-                expected=f"an answer to PyIceberg within {self._settings.request_timeout:g} s",
-                found=found,
-                remedy="check the catalog's own log and load, and the network between here and there",
-                scope=scope_if_late if answer.may_still_run else ErrorScope.CATALOG,
+        with self.activity.request() as request:
+            try:
+                answer = await self._threads.run(where, lambda _: ask())
+            except CatalogRequestFailed as refused:
+                if refused.failure.scope is ErrorScope.CATALOG:
+                    request.failure = f"expected {refused.failure.expected}, found {refused.failure.found}"
+                raise
+            if not isinstance(answer, TimedOut):
+                return answer
+            found = "none" if answer.may_still_run else "no free thread: earlier calls have not returned"
+            expected = f"an answer to PyIceberg within {self._settings.request_timeout:g} s"
+            request.failure = f"expected {expected}, found {found}"
+            raise CatalogRequestFailed(
+                CatalogFailure(
+                    where,
+                    expected=expected,
+                    found=found,
+                    remedy="check the catalog's own log and load, and the network between here and there",
+                    scope=scope_if_late if answer.may_still_run else ErrorScope.CATALOG,
+                )
             )
-        )
 
     async def _outage(self) -> CatalogFailure | None:
         """Return why the catalog answers nothing at all, or None, by an answer that came after this call."""

@@ -23,6 +23,7 @@ from sfn.catalogs import (
     UnlistedNamespace,
     VendedCredential,
 )
+from sfn.catalogs.activity import CatalogActivity
 from sfn.catalogs.listing import walk_tables
 from sfn.catalogs.rest import responses
 from sfn.catalogs.rest.client import CatalogRequests, OptionalParameter
@@ -288,6 +289,15 @@ class RestCatalog:
         route = await self._requests.map_errors(self._requests.route())
         words = (responses.base_url(self._settings.uri), self._settings.warehouse or "", route.prefix)
         return sha256("\n".join(words).encode()).hexdigest()[:32]
+
+    @property
+    def activity(self) -> CatalogActivity:
+        """The requests so far."""
+        return self._requests.activity
+
+    async def ping(self) -> None:
+        """Ask the catalog for its configuration, to learn whether it answers."""
+        await self._requests.map_errors(self._requests.ping())
 
     async def advertised_config(self) -> Mapping[str, str]:
         """Return the catalog's configuration for its clients."""

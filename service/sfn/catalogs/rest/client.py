@@ -17,6 +17,7 @@ from anyio import to_thread
 from yarl import URL
 
 from sfn.catalogs import CatalogFailure, CatalogRequestFailed, combine
+from sfn.catalogs.activity import CatalogActivity
 from sfn.catalogs.metadata import UnreadableDocument
 from sfn.catalogs.rest import responses
 from sfn.catalogs.rest.auth import Auth, AuthRequest, RenewedFile, build_auth
@@ -78,6 +79,10 @@ _MAX_LARGE_BODIES: Final = 2
 """Large bodies that are read at the same time: all requests in flight at their limit would be gigabytes."""
 
 
+_USELESS: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS})
+"""Statuses of answers, beside those of 500 and more, that say nothing about what was asked."""
+
+
 class CatalogHttpClient:
     """A pool of connections that follows no redirect, uses no proxy of the environment and stores no cookie.
 
@@ -94,6 +99,7 @@ class CatalogHttpClient:
         self._session: aiohttp.ClientSession | None = None
         self._large = anyio.Semaphore(_MAX_LARGE_BODIES)
         self._limit = self._timeout(settings.request_timeout)
+        self.activity = CatalogActivity(clock)
 
     def secrets(self) -> tuple[str, ...]:
         """Return the values that messages must not contain: our tokens, and the values of configured headers."""
@@ -167,17 +173,22 @@ class CatalogHttpClient:
         limit = self._limit if request_timeout is None else self._timeout(request_timeout)
         authorities = await self._authorities.current()
         session = self._open()
-        try:
-            async with session.request(
-                method, url, headers=headers, data=form, timeout=limit, allow_redirects=False, ssl=authorities
-            ) as response:
-                began = self._clock.now()
-                body = await self._read(where, response, cut)
-                return CatalogReply(where, response.status, began, response.headers, body)
-        except (aiohttp.ClientError, OSError) as error:
-            raise CatalogRequestFailed(
-                failure_of_transport(where, error, request_timeout or self._settings.request_timeout)
-            ) from error
+        with self.activity.request() as request:
+            try:
+                async with session.request(
+                    method, url, headers=headers, data=form, timeout=limit, allow_redirects=False, ssl=authorities
+                ) as response:
+                    began = self._clock.now()
+                    body = await self._read(where, response, cut)
+            except (aiohttp.ClientError, OSError) as error:
+                failure = failure_of_transport(where, error, request_timeout or self._settings.request_timeout)
+                request.failure = f"expected {failure.expected}, found {failure.found}"
+                raise CatalogRequestFailed(failure) from error
+            if response.status in _USELESS or response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                request.failure = f"it answers with status {response.status}"
+            # A table, or a namespace, may be forbidden alone.
+            request.is_neutral = response.status == HTTPStatus.FORBIDDEN
+        return CatalogReply(where, response.status, began, response.headers, body)
 
     async def _read(self, where: str, response: aiohttp.ClientResponse, cut: ExtractBody | None) -> bytes | bytearray:
         """Return the whole body, the excerpt of a large one, or the beginning of a long error."""
@@ -447,9 +458,18 @@ class CatalogRequests:
         # msgspec holds the interpreter lock while it decodes. One large body at a time lets the loop run in between.
         self._decoding = anyio.CapacityLimiter(1)
 
+    @property
+    def activity(self) -> CatalogActivity:
+        """The requests so far."""
+        return self._client.activity
+
     async def route(self) -> CatalogRoute:
         """Return the route to the catalog; raise CatalogRequestFailed."""
         return await self._route_finder.current()
+
+    async def ping(self) -> None:
+        """Ask the catalog for its configuration; raise CatalogRequestFailed if it does not answer."""
+        await self._route_finder.refresh()
 
     async def get(
         self,
