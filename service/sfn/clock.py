@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Final, Protocol
 
+_SHORT: Final = 10.0
+"""Seconds below which a time has a fraction."""
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
@@ -48,3 +50,19 @@ def format_duration(time: timedelta) -> str:
             rest = left % seconds // its
             return f"{left // seconds} {unit} {rest} {lesser}" if rest else f"{left // seconds} {unit}"
     return f"{left} s"
+
+
+def format_ago(at: datetime, now: datetime) -> str:
+    """Return a time relative to now, such as `45 s ago` or `in 45 s`."""
+    return f"in {format_duration(at - now)}" if at > now else f"{format_duration(now - at)} ago"
+
+
+def format_since(at: datetime, now: datetime) -> str:
+    """Return a time in UTC, without the date if that is today."""
+    at = at.astimezone(UTC)
+    return f"{at:%H:%M:%S} UTC" if at.date() == now.date() else f"{at:%F %H:%M:%S} UTC"
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a short time, such as `0.24 s` or `3 min 20 s`."""
+    return f"{seconds:.2g} s" if seconds < _SHORT else format_duration(timedelta(seconds=seconds))

@@ -297,6 +297,12 @@ def suggest_name(word: str, known: Sequence[str]) -> str:
     return f"known here: {', '.join(known)}" if known else ""
 
 
+def pluralise(number: int, thing: str) -> str:
+    """Return a count with its noun, such as `1 table` or `1,204 tables`."""
+    plural = thing if number == 1 else thing.removesuffix("y") + ("ies" if thing.endswith("y") else "s")
+    return f"{number:,} {plural}"
+
+
 def _rebuild(kind: type[SfnError], *args: str) -> SfnError:
     return kind.__new__(kind, *args)
 

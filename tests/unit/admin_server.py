@@ -20,11 +20,11 @@ from sfn.admin.schemas import (
     CircuitBreakerModel,
     DeadLetterDetails,
     DropLimitModel,
-    ServiceStatus,
     SweepModel,
     TableCountsModel,
 )
 from sfn.admin.table_schemas import PendingChangeModel, PublishedFileModel, TableModel
+from sfn.admin.verdict import ServiceReport, Verdict, VerdictState
 
 MOST = 100
 """Requests that one test may make: more are a loop that never ends."""
@@ -56,13 +56,15 @@ PROD = CatalogModel(
     retired=False,
     live_tables=3,
     tables=NO_TABLES,
+    answered_at=NOON - timedelta(seconds=9),
     oldest_due_at=None,
     drop_limit=CALM,
     sweep=ENDED,
     open_intents=0,
     oldest_intent_at=None,
 )
-WELL = ServiceStatus(
+WELL = ServiceReport(
+    verdict=Verdict(state=VerdictState.WELL, since=None, problems=[]),
     version="1.2.3",
     started_at=NOON - timedelta(hours=3),
     ready=True,
@@ -225,11 +227,11 @@ def copied(model: M, **more: Any) -> M:  # noqa: ANN401 - any attribute
     return model.model_copy(update=more)
 
 
-def catalog(**more: Any) -> ServiceStatus:  # noqa: ANN401 - any attribute
+def catalog(**more: Any) -> ServiceReport:  # noqa: ANN401 - any attribute
     """The status of a service whose only catalog has these attributes changed."""
     return copied(WELL, catalogs=[copied(PROD, **more)])
 
 
-def swept(**more: Any) -> ServiceStatus:  # noqa: ANN401 - any attribute
+def swept(**more: Any) -> ServiceReport:  # noqa: ANN401 - any attribute
     """The status of a service whose last sweep has these attributes changed."""
     return catalog(sweep=copied(ENDED, **more))

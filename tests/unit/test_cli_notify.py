@@ -9,10 +9,10 @@ import pytest
 from pydantic_core import to_jsonable_python
 
 from sfn.admin.table_schemas import LastResultModel, PendingChangeModel, TableModel
+from sfn.admin.verdict import remedy_for
 from sfn.cli.client import ServiceAccess, ServiceClient
 from sfn.cli.notify import WaitClock, result_lines, wait_for_table, wait_result
 from sfn.cli.render import to_plain_text
-from sfn.cli.status import remedy_for
 from tests.unit.admin_server import LETTER, NOON, ORDERS, AdminServer, Reply, admin_server, copied
 
 MINUTE = timedelta(minutes=1)

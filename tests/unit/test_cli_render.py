@@ -6,8 +6,9 @@ from datetime import timedelta, timezone
 
 import pytest
 
-from sfn.cli.render import Grid, Line, escape, format_ago, format_time, pluralise, to_plain_text
-from sfn.clock import format_duration
+from sfn.cli.render import Grid, Line, escape, format_time, to_plain_text
+from sfn.clock import format_ago, format_duration
+from sfn.errors import pluralise
 from tests.unit.admin_server import NOON
 
 

@@ -2,51 +2,83 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
 
-from sfn.admin.schemas import CircuitBreakerModel, DropLimitModel, ServiceStatus, TableCountsModel
+from sfn.admin.schemas import CircuitBreakerModel, DeadLetterGroup, DropLimitModel, TableCountsModel
+from sfn.admin.table_schemas import ListedTableModel
+from sfn.admin.verdict import Problem, ServiceReport, verdict_of
 from sfn.cli.render import to_plain_text
-from sfn.cli.status import LATE_AFTER, attention_items, describe_sweep, status_page
+from sfn.cli.status import describe_problem, describe_sweep, status_page
 from tests.unit.admin_server import CALM, ENDED, NO_TABLES, NOON, SILENT, WELL, catalog, copied, swept
 
 URL = "http://127.0.0.1:8085"
 
 
-def changed(**more: object) -> ServiceStatus:
+def changed(**more: object) -> ServiceReport:
     return copied(WELL, **more)
 
 
+LATE = ListedTableModel(
+    catalog="prod",
+    namespace=["sales"],
+    name="orders",
+    table="sales.orders",
+    state="retrying",
+    late=True,
+    waiting_since=NOON - timedelta(minutes=5),
+    cause="the store hangs",
+    next_attempt_at=NOON + timedelta(minutes=1),
+    attempt=3,
+    metadata_location=None,
+    written_at=None,
+    dead_letter=None,
+)
+POISON = DeadLetterGroup(reason="poison", count=1, since=NOON - timedelta(hours=1), cause="expected a, found b")
+
+
+def judged(status: ServiceReport, late: Sequence[ListedTableModel] = (), *letters: DeadLetterGroup) -> ServiceReport:
+    """A status with the verdict that a service would give."""
+    return copied(status, verdict=verdict_of(status, late, letters))
+
+
+def problems(status: ServiceReport) -> Sequence[Problem]:
+    return judged(status).verdict.problems
+
+
+def lines_of(status: ServiceReport) -> list[str]:
+    return to_plain_text(status_page(status, URL, NOON)).splitlines()
+
+
 def test_all_is_well() -> None:
-    assert attention_items(WELL, NOON) == []
-    lines = to_plain_text(status_page(WELL, URL, NOON)).splitlines()
+    assert problems(WELL) == []
+    lines = lines_of(judged(WELL))
     assert lines[0] == "all is well: 3 tables; queue empty"
     assert f"sfn 1.2.3 at {URL}, up 3 h" in lines
-    assert " ".join(lines[-1].split()) == "prod 3 0 3 0 0 0 0 - 1 min ago: 3 tables, 0 differed"
+    assert " ".join(lines[-1].split()) == "prod 3 3 0 0 0 0 - 9 s ago 1 min ago: 3 tables, 0 differed"
 
 
-def test_the_first_sweep_of_a_catalog_without_tables_is_a_start() -> None:
-    first = copied(ENDED, state="running", ended_at=None, tables=0, known_tables=0)
-    starting = catalog(sweep=first, live_tables=0, tables=copied(NO_TABLES, scheduled=0))
-    lines = to_plain_text(status_page(starting, URL, NOON)).splitlines()
-    assert lines[0] == "starting: first sweep of `prod` is running"
+def test_a_service_starts_until_the_first_sweep_of_each_catalog_has_ended() -> None:
+    starting = catalog(sweep=None, first_sweep_pending=True)
+    lines = lines_of(judged(starting))
+    assert lines[0] == "starting: the first sweep of `prod` has not ended, so tables may not be known yet"
 
 
 def test_work_under_way_is_well() -> None:
     busy = catalog(
         tables=TableCountsModel(due=2, scheduled=3, retrying=1, leased=1, dead=0, held=0),
-        oldest_due_at=NOON - LATE_AFTER,
     )
-    assert attention_items(busy, NOON) == []
+    assert problems(busy) == []
     said = "all is well: 3 tables and 4 without a file (dropped, excluded, not published yet); 4 in the queue"
-    assert to_plain_text(status_page(busy, URL, NOON)).splitlines()[0] == said
+    assert lines_of(judged(busy))[0] == said
 
 
 def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
     given_up = catalog(live_tables=3, tables=TableCountsModel(due=0, scheduled=3, retrying=0, leased=0, dead=1, held=0))
     said = "3 tables and 1 without a file (dropped, excluded, not published yet); queue empty"
-    first, second, *_ = to_plain_text(status_page(given_up, URL, NOON)).splitlines()
+    first, second, *_ = lines_of(judged(given_up))
     assert (first, second) == (f"all is well: {said}", "  1 table given up; the dead letters were discarded")
 
 
@@ -56,12 +88,12 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
         (changed(ready=False, not_ready_reasons=["draining"]), "not ready: draining", ""),
         (
             changed(breakers=[SILENT]),
-            f"the catalog prod has failed since 11:56:40 UTC (3 min 20 s); next attempt in 4 s: {SILENT.error}",
+            f"the catalog prod has not answered since 11:56:40 UTC (3 min 20 s): {SILENT.error}",
             "sfn check",
         ),
         (
             changed(breakers=[copied(SILENT, failing_since=NOON - timedelta(days=1))]),
-            "the catalog prod has failed since 2026-08-20 12:00:00 UTC (1 d)",
+            "the catalog prod has not answered since 2026-08-20 12:00:00 UTC (1 d)",
             "sfn check",
         ),
         (
@@ -70,11 +102,15 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
             "sfn check",
         ),
         (
-            changed(dead_letters={"poison": 1, "exhausted": 2}),
-            "3 dead letters: 2 exhausted, 1 poison",
-            "dead-letters list --by-cause",
+            catalog(unanswered_since=NOON - timedelta(seconds=12)),
+            "the catalog prod has not answered since 11:59:48 UTC (12 s): a request still waits for its answer",
+            "sfn check",
         ),
-        (catalog(catalog_id=None), "prod: no answer from the catalog yet", "sfn check"),
+        (
+            catalog(unanswered_since=NOON - timedelta(seconds=12), error="it answers with status 503"),
+            "the catalog prod has not answered since 11:59:48 UTC (12 s): it answers with status 503",
+            "sfn check",
+        ),
         (
             catalog(foreign_catalog_id="old"),
             "prod: its files carry the catalog_id old, but the catalog's is now 0123:",
@@ -82,7 +118,7 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
         ),
         (
             catalog(drop_limit=DropLimitModel(limit_reached=True, on_hold=12, steps=0, limit=10)),
-            "prod: the drop limit holds 12 tables for an operator (at most 10 drops or rollbacks per hour); their",
+            "prod: the drop limit holds 12 tables for an operator; their files stay unchanged: more than 10 drops or",
             "release prod",
         ),
         (
@@ -95,16 +131,11 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
             "prod: the drop limit is reached",
             "sfn release prod",
         ),
-        (catalog(oldest_due_at=NOON - LATE_AFTER - timedelta(seconds=1)), "prod: late for 5 min 1 s", ""),
         (
-            catalog(
-                tables=TableCountsModel(due=1, scheduled=0, retrying=1, leased=0, dead=3, held=0),
-                oldest_due_at=NOON - LATE_AFTER - timedelta(seconds=1),
-            ),
-            "prod: late for 5 min 1 s, 2 tables in the queue, 3 given up",
-            "",
+            swept(state="failed", error="it said no"),
+            "prod: its sweep has failed since 11:58:00 UTC (2 min): it said no",
+            "sfn check",
         ),
-        (swept(state="failed", error="it said no"), "prod: the last sweep failed: it said no", "sfn check"),
         (swept(unlisted_namespaces=["a", ""]), "prod: no permission to list 2 namespaces: a, (all)", "sfn check"),
         (
             swept(unlisted_namespaces=["b"], listing_failed=["b"], unlisted_reason="status 500"),
@@ -129,32 +160,36 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
         ),
     ],
 )
-def test_what_needs_somebody_comes_with_the_command_that_helps(status: ServiceStatus, what: str, command: str) -> None:
-    (found,) = attention_items(status, NOON)
-    assert found.what.startswith(what)
-    assert command in found.command
-    first, second, *_ = to_plain_text(status_page(status, URL, NOON)).splitlines()
-    assert (first, second) == ("1 thing needs attention", f"  ! {found.what}")
+def test_what_needs_somebody_comes_with_the_command_that_helps(status: ServiceReport, what: str, command: str) -> None:
+    (found,) = problems(status)
+    said = describe_problem(found, NOON)
+    assert said.startswith(what)
+    assert command in (found.command or "")
+    first, second, *_ = lines_of(judged(status))
+    assert (first.startswith("1 thing needs attention"), second) == (True, f"  ! {said}")
+
+
+def test_late_tables_and_dead_letters_come_with_their_causes() -> None:
+    status = judged(catalog(late_tables=4, tables=copied(NO_TABLES, dead=1)), [LATE], POISON)
+    assert [describe_problem(one, NOON) for one in status.verdict.problems] == [
+        "prod: 3 tables have waited for a publish since 11:55:00 UTC (5 min): sales.orders: the store hangs; …",
+        "1 dead letter (poison) since 11:00:00 UTC (1 h): expected a, found b",
+    ]
+    assert lines_of(status)[0] == "2 things need attention since 11:00:00 UTC (1 h)"
+    assert judged(catalog(late_tables=1), [copied(LATE, dead_letter=7)]).verdict.problems == []
 
 
 def test_a_single_table_that_somebody_dropped_is_said_and_alarms_nobody() -> None:
     """It is missing until its drop is certain."""
     status = catalog(live_tables=5, missing_tables=1, missing_since=NOON - timedelta(minutes=9))
-    assert attention_items(status, NOON) == []
+    assert problems(status) == []
     said = "prod: 1 of its 5 tables has been missing from the catalog since 11:51:00 UTC (9 min)"
-    assert f"{said}; not counted as dropped yet" in to_plain_text(status_page(status, URL, NOON)).splitlines()
+    assert f"{said}; not counted as dropped yet" in lines_of(judged(status))
 
 
 def test_what_the_brake_holds_is_said_once() -> None:
     held = catalog(drop_limit=DropLimitModel(limit_reached=True, on_hold=2, steps=12, limit=10))
-    assert len(attention_items(copied(held, dead_letters={"held-drop": 2}), NOON)) == 1
-
-
-def test_a_catalog_that_nobody_asked_anything_needs_nobody() -> None:
-    nothing = TableCountsModel(due=0, scheduled=0, retrying=0, leased=0, dead=0, held=0)
-    assert attention_items(catalog(catalog_id=None, tables=nothing, sweep=None), NOON) == []
-    assert len(attention_items(catalog(catalog_id=None, sweep=None), NOON)) == 1
-    assert len(attention_items(catalog(catalog_id=None, tables=nothing), NOON)) == 1
+    assert len(problems(copied(held, dead_letters={"held-drop": 2}))) == 1
 
 
 @pytest.mark.parametrize(
@@ -163,7 +198,7 @@ def test_a_catalog_that_nobody_asked_anything_needs_nobody() -> None:
         (
             9,
             [SILENT],
-            "9 of its tables still have files (the catalog is unreachable, and is queried before each removal); leave",
+            "9 of its tables still have files (the catalog does not answer, and is queried before each removal); leave",
         ),
         (1, [], "1 of its tables still has a file (being removed); leave it in the configuration until"),
         (0, [SILENT], "no live table is left; remove it from the configuration, or undo"),
@@ -173,7 +208,7 @@ def test_a_retired_catalog_stays_configured_until_no_table_has_a_file(
     live: int, breakers: list[CircuitBreakerModel], said: str
 ) -> None:
     status = copied(catalog(retired=True, drop_limit=CALM, live_tables=live), breakers=breakers)
-    found = attention_items(status, NOON)[-1]
+    found = problems(status)[-1]
     assert found.what.startswith(f"prod is retired: {said}")
     assert found.command == "sfn retire prod --undo"
     assert "prod (retired)" in to_plain_text(status_page(status, URL, NOON))
@@ -193,8 +228,8 @@ def test_a_catalog_that_is_told_of_is_never_swept() -> None:
 
 def test_commits_that_nobody_knows_the_outcome_of_are_said_but_alarm_nobody() -> None:
     waiting = catalog(open_intents=1_200, oldest_intent_at=NOON - timedelta(minutes=3))
-    assert attention_items(waiting, NOON) == []
-    told = to_plain_text(status_page(waiting, URL, NOON)).splitlines()
+    assert problems(waiting) == []
+    told = lines_of(judged(waiting))
     said = "prod: 1,200 commits through a gateway with an outcome that is not known yet, the oldest from 3 min ago"
     assert told[-1] == said
     assert "gateway" not in to_plain_text(status_page(WELL, URL, NOON))

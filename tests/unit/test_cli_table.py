@@ -8,8 +8,8 @@ import pytest
 
 from sfn.admin.schemas import DeadLetterModel
 from sfn.admin.table_schemas import LastEventModel, LastResultModel, PendingChangeModel, TableModel
+from sfn.admin.verdict import remedy_for
 from sfn.cli.render import Tone, to_plain_text
-from sfn.cli.status import remedy_for
 from sfn.cli.table import TableVerdict, describe_key, table_page, table_verdict
 from sfn.domain.jobs import DeadLetterReason
 from tests.unit.admin_server import LETTER, NOON, ORDERS, SILENT, copied

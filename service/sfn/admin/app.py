@@ -7,7 +7,8 @@ from typing import Final
 from fastapi import APIRouter
 
 from sfn.admin.dead_letters import DeadLetterRoutes
-from sfn.admin.routes import AdminContext, Authenticate, CatalogRoutes, StatusRoutes, operator_route
+from sfn.admin.routes import AdminContext, Authenticate, CatalogRoutes, operator_route
+from sfn.admin.status import StatusRoutes
 from sfn.admin.tables import TableRoutes
 
 PREFIX: Final = "/admin/v1"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 import structlog
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
@@ -21,18 +20,10 @@ from typing_extensions import override
 from sfn.admin.schemas import (
     AdoptRequest,
     AffectedTables,
-    AuditEntryModel,
-    AuditPage,
-    CatalogModel,
-    CircuitBreakerModel,
-    DropLimitModel,
     ReleasedTables,
     RetireRequest,
-    ServiceStatus,
     SweepAccepted,
-    SweepModel,
     SweepRequest,
-    TableCountsModel,
 )
 from sfn.catalogs.activity import CatalogAnswers
 from sfn.clock import Clock
@@ -40,11 +31,12 @@ from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import IndexedTable
 from sfn.errors import suggest_name
-from sfn.inbox import STAT_STATES, QueueStats
+from sfn.inbox import QueueStats
 from sfn.inbox.inbox import Inbox
 from sfn.inbox.model import AdminCommand
 from sfn.publish.policy import TableFilter
 from sfn.worker.capacity import CircuitBreakerState
+from sfn.worker.lag import LagHistory
 from sfn.worker.sweep import SweepReport
 
 Authenticate: TypeAlias = Callable[[bytes | None, str | None], str | None]
@@ -104,11 +96,13 @@ class ConfiguredCatalog:
     Attributes:
         type: type of the catalog.
         is_sweepable: True if its tables can be listed.
+        is_swept: True if it is swept at intervals.
         interest: filter of the tables that get files.
     """
 
     type: str
     is_sweepable: bool = True
+    is_swept: bool = False
     interest: TableFilter = TableFilter()
 
 
@@ -129,6 +123,7 @@ class ProcessInfo:
         not_ready_reasons: returns the reasons why the process is not ready.
         catalog_ids: returns the `catalog_id` of each catalog that was reached.
         catalog_answers: returns what is known of the answers of each catalog that is asked over a network.
+        lag: how late the publishes of this process were.
         breakers: returns the breakers that are not closed.
         sweep_reports: returns the report of the running sweep, or the last one, by catalog.
         retired_catalogs: the retired catalogs.
@@ -143,6 +138,7 @@ class ProcessInfo:
     breakers: Callable[[], Sequence[CircuitBreakerState]]
     sweep_reports: Callable[[], Mapping[str, SweepReport]]
     retired_catalogs: RetiredCatalogs = field(default_factory=RetiredCatalogs)
+    lag: LagHistory = field(default_factory=LagHistory)
     roles: frozenset[str] = frozenset()
 
 
@@ -157,6 +153,7 @@ class AdminContext:
         decode: decodes an undecodable request again; raises `Rejected`, also if its sender is not configured any more.
         clock: the wall clock.
         late_after: how long a table may wait for its publish before it counts as late.
+        cached_stats: returns the statistics of the inbox, a few seconds old; None to count them each time.
     """
 
     inbox: Inbox
@@ -165,6 +162,11 @@ class AdminContext:
     decode: Callable[[UndecodableRequest], Sequence[Notification]]
     clock: Clock
     late_after: timedelta = timedelta(seconds=60)
+    cached_stats: Callable[[], Awaitable[QueueStats]] | None = None
+
+    async def stats(self) -> QueueStats:
+        """Return the statistics of the inbox."""
+        return await (self.cached_stats or self.inbox.stats)()
 
     def command(self, request: Request, target: str) -> AdminCommand:
         """Return the audit entry of a request; the actor is the name in its `From` header and the name of its token.
@@ -214,81 +216,6 @@ class AdminContext:
                 detail = f"{name}: an event-only catalog cannot be queried, and therefore not swept"
                 raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
         return list(dict.fromkeys(catalogs)) or [name for name, one in self.catalogs.items() if one.is_sweepable]
-
-
-class StatusRoutes:
-    """Read-only routes."""
-
-    def __init__(self, context: AdminContext) -> None:
-        self._context, self._inbox = context, context.inbox
-
-    def register(self, router: APIRouter) -> None:
-        """Add them."""
-        router.add_api_route("/status", self.status, operation_id="status", openapi_extra=SECURITY_EXTRA)
-        router.add_api_route("/audit", self.audit, operation_id="audit", openapi_extra=SECURITY_EXTRA)
-
-    async def status(self) -> ServiceStatus:
-        """Return the state of the service."""
-        process = self._context.process
-        stats = await self._inbox.stats()
-        reasons: Counter[str] = Counter()
-        for (_, reason), count in stats.dead_letters.items():
-            reasons[reason] += count
-        return ServiceStatus(
-            version=process.version,
-            started_at=process.started_at,
-            ready=not process.not_ready_reasons(),
-            not_ready_reasons=process.not_ready_reasons(),
-            catalogs=[await self._catalog_model(name, stats) for name in self._context.catalogs],
-            breakers=[CircuitBreakerModel.from_state(breaker) for breaker in process.breakers()],
-            dead_letters=dict(reasons),
-            roles=sorted(process.roles),
-        )
-
-    async def audit(
-        self,
-        limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
-        before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
-    ) -> AuditPage:
-        """Return the commands of operators, newest first."""
-        entries = [AuditEntryModel.from_entry(entry) for entry in await self._inbox.audit_log(before, limit)]
-        return AuditPage(entries=entries, next=entries[-1].id if len(entries) == limit else None)
-
-    async def _catalog_model(self, name: str, stats: QueueStats) -> CatalogModel:
-        process = self._context.process
-        report = process.sweep_reports().get(name)
-        answers = process.catalog_answers().get(name, CatalogAnswers())
-        catalog_id = process.catalog_ids().get(name)
-        drop_limit = await self._inbox.drop_limit_state(name)
-        tables = {state: stats.tables.get((name, state), 0) for state in STAT_STATES}
-        missing = stats.missing.get(name)
-        return CatalogModel(
-            name=name,
-            type=self._context.catalogs[name].type,
-            catalog_id=catalog_id,
-            foreign_catalog_id=await self._foreign_catalog_id(name, catalog_id),
-            answered_at=answers.answered_at,
-            unanswered_since=answers.unanswered_since(self._context.clock.now()),
-            error=answers.error or None,
-            retired=name in process.retired_catalogs.names,
-            late_tables=stats.late.get(name, 0),
-            live_tables=drop_limit.live_tables,
-            tables=TableCountsModel(**tables),
-            oldest_due_at=stats.oldest_due.get(name),
-            drop_limit=DropLimitModel.from_state(drop_limit, tables["held"]),
-            sweep=SweepModel.from_report(report) if report is not None else None,
-            open_intents=stats.open_intents.get(name, 0),
-            oldest_intent_at=stats.oldest_intent.get(name),
-            missing_tables=missing.count if missing is not None else 0,
-            missing_since=missing.since if missing is not None else None,
-        )
-
-    async def _foreign_catalog_id(self, name: str, catalog_id: str | None) -> str | None:
-        """Return the other `catalog_id` that the files of a catalog carry; None if they carry its own."""
-        if catalog_id is None:
-            return None
-        owner = await self._inbox.recorded_owner(name, catalog_id)
-        return owner if owner != catalog_id else None
 
 
 SENDER: Final = "operator"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sfn.inbox import DropLimitState
     from sfn.inbox.model import AuditEntry, DeadLetter
     from sfn.worker.capacity import CircuitBreakerState
+    from sfn.worker.lag import LagSummary
     from sfn.worker.sweep import SweepReport
 
 MAX_BATCH: Final = 1_000
@@ -105,6 +106,15 @@ class DeadLetterDetails(DeadLetterModel):
         )
 
 
+class DeadLetterGroup(AdminModel):
+    """Open dead letters with the same reason."""
+
+    reason: ReasonText
+    count: int
+    since: datetime = Field(description="when the oldest of them was opened")
+    cause: str = Field(description="the cause of the newest of them")
+
+
 class DeadLetterPage(AdminModel):
     """A page of dead letters, by id."""
 
@@ -165,12 +175,19 @@ class DropLimitModel(AdminModel):
 
     limit_reached: bool = Field(description="true if the limit holds tables, or would hold the next dropped table")
     on_hold: int = Field(description="held tables")
+    held_since: datetime | None = Field(default=None, description="when the first of them was held")
     steps: int = Field(description="drops and rollbacks within the last hour")
     limit: int = Field(description="tables that may be dropped within an hour")
 
     @classmethod
-    def from_state(cls, state: DropLimitState, on_hold: int) -> DropLimitModel:
-        return cls(limit_reached=state.limit_reached, on_hold=on_hold, steps=state.steps, limit=state.limit)
+    def from_state(cls, state: DropLimitState, on_hold: int, held_since: datetime | None) -> DropLimitModel:
+        return cls(
+            limit_reached=state.limit_reached,
+            on_hold=on_hold,
+            held_since=held_since,
+            steps=state.steps,
+            limit=state.limit,
+        )
 
 
 class DifferingTable(AdminModel):
@@ -245,6 +262,19 @@ class TableCountsModel(AdminModel):
         return self.due + self.scheduled + self.retrying + self.leased + self.dead + self.held
 
 
+class LagModel(AdminModel):
+    """How long after their commits changes were published, over the last hour, by this process. In seconds."""
+
+    count: int = Field(description="number of publishes")
+    p50: float
+    p95: float
+    worst: float
+
+    @classmethod
+    def from_summary(cls, lag: LagSummary) -> LagModel:
+        return cls(count=lag.count, p50=round(lag.p50, 3), p95=round(lag.p95, 3), worst=round(lag.worst, 3))
+
+
 class CatalogModel(AdminModel):
     """The state of a catalog."""
 
@@ -264,6 +294,7 @@ class CatalogModel(AdminModel):
     retired: bool
     live_tables: int = Field(description="tables with an SFN file that readers follow")
     tables: TableCountsModel
+    lag: LagModel | None = Field(default=None, description="null if this process published nothing within the hour")
     late_tables: int = Field(
         default=0, description="tables that wait longer than `telemetry.late_after`; held drops are not among them"
     )
@@ -276,6 +307,9 @@ class CatalogModel(AdminModel):
         default=0, description="tables with a live file that the catalog does not show under any name"
     )
     missing_since: datetime | None = Field(default=None, description="when the first of them was found missing")
+    first_sweep_pending: bool = Field(
+        default=False, description="true until a sweep has ended: tables of the catalog may not be known yet"
+    )
 
     @property
     def is_event_only(self) -> bool:

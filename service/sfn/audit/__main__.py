@@ -18,9 +18,9 @@ from sfn.audit.spark_job import AuditFindings, AuditRequest, EventPoster, event_
 from sfn.audit.storage import parse_report_location
 from sfn.cli import options
 from sfn.cli.options import FAILED, INTERRUPTED, ServiceOptions, exit_on_error
-from sfn.cli.render import Grid, Line, Page, Tone, escape, pluralise, progress
+from sfn.cli.render import Grid, Line, Page, Tone, escape, progress
 from sfn.cli.sweep import check_sweepable
-from sfn.errors import SfnError
+from sfn.errors import SfnError, pluralise
 from sfn.settings import load
 from sfn.settings.root import Settings
 from sfn.settings.sections import java_home

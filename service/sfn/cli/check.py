@@ -118,7 +118,8 @@ def _add_finding(finding: CheckFinding, found: list[CheckFinding], *, as_json: b
 
 def _finish(found: list[CheckFinding], *, as_json: bool, shown: bool) -> None:
     from sfn.cli.check_config import Severity
-    from sfn.cli.render import Line, Tone, pluralise, print_json, print_page
+    from sfn.cli.render import Line, Tone, print_json, print_page
+    from sfn.errors import pluralise
 
     if as_json:
         print_json({"findings": found})
@@ -144,7 +145,7 @@ def finding_lines(finding: CheckFinding) -> list[Line]:
 
 
 def _summarise(settings: Settings) -> str:
-    from sfn.cli.render import pluralise
+    from sfn.errors import pluralise
 
     sections = [("catalog", settings.catalogs), ("store", settings.stores), ("sender", settings.senders)]
     if settings.pull:

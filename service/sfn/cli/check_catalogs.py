@@ -16,11 +16,10 @@ from sfn.app import catalogs
 from sfn.app.catalogs import IdentifiedCatalog, rest_settings
 from sfn.catalogs import CredentialVendor, Loaded, NoSuchTable, UnlistedNamespace, VendedCredential
 from sfn.cli.check_config import CheckFinding, Severity, error_finding, ok_finding, warning_finding
-from sfn.cli.render import pluralise
 from sfn.clock import SystemClock, format_duration
 from sfn.domain.identifiers import Table, TableIdentifier, encode_identifier
 from sfn.domain.jobs import DeadLetterReason
-from sfn.errors import ErrorScope, ExternalError, LocationRefused, SfnError
+from sfn.errors import ErrorScope, ExternalError, LocationRefused, SfnError, pluralise
 from sfn.publish.existing_files import FileFinder
 from sfn.publish.policy import OnDrop, Policy
 from sfn.settings.root import Settings

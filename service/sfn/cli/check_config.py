@@ -23,10 +23,9 @@ from sfn.app import wiring
 from sfn.app.catalogs import IdentifiedCatalog
 from sfn.app.endpoints import build_access_control
 from sfn.catalogs import ConfigAdvertiser
-from sfn.cli.render import pluralise
 from sfn.clock import SystemClock, format_duration
 from sfn.concurrency import unreadable_file_error
-from sfn.errors import ErrorScope, ExternalError, FatalError, Permanent, SfnError
+from sfn.errors import ErrorScope, ExternalError, FatalError, Permanent, SfnError, pluralise
 from sfn.formats.decode import POLARIS_NOTIFICATIONS
 from sfn.gateway.upstream import is_readable, is_same_address, signer_addresses
 from sfn.http.secrets import AuthScheme, describe_weakness, read_secrets

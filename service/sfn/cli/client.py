@@ -22,7 +22,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
-from sfn.admin import schemas, table_schemas
+from sfn.admin import schemas, table_schemas, verdict
 from sfn.cli.options import EventSigner, ServiceOptions, exit_on_error
 from sfn.cli.render import escape
 from sfn.errors import SfnError, suggest_name
@@ -381,9 +381,9 @@ class ServiceClient:
     ) -> None:
         self._client.close()
 
-    def status(self) -> schemas.ServiceStatus:
+    def status(self) -> verdict.ServiceReport:
         """Return the state of the service."""
-        return self._get("/status", schemas.ServiceStatus)
+        return self._get("/status", verdict.ServiceReport)
 
     def table(self, catalog: str, namespace: tuple[str, ...], name: str) -> table_schemas.TableModel:
         """Return the state of a table.

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
+from sfn.admin.verdict import remedy_for
 from sfn.cli import options
 from sfn.cli.options import FAILED
-from sfn.cli.render import Grid, Line, Tone, escape, format_ago, format_time, progress
-from sfn.cli.status import remedy_for
-from sfn.clock import SystemClock
+from sfn.cli.render import Grid, Line, Tone, escape, format_time, progress
+from sfn.clock import SystemClock, format_ago
 from sfn.domain.identifiers import encode_identifier
 
 if TYPE_CHECKING:
@@ -340,9 +340,9 @@ def show(
     ca_file: options.CaFile = None,
 ) -> None:
     """Show dead letters in full: what happened, the remedy, and the undecodable request."""
+    from sfn.admin.verdict import remedy_for
     from sfn.cli import render
     from sfn.cli.client import open_service
-    from sfn.cli.status import remedy_for
 
     with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
         found = [service.dead_letter(number) for number in numbers]
@@ -496,7 +496,8 @@ def _confirm_selection(
     Returns:
         The number of dead letters, and their ids; no ids if the filter selects them.
     """
-    from sfn.cli.render import confirm, pluralise, print_error
+    from sfn.cli.render import confirm, print_error
+    from sfn.errors import pluralise
 
     if numbers:
         return len(numbers), numbers

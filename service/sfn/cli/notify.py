@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from sfn.admin.verdict import remedy_for
 from sfn.cli import options
 from sfn.cli.options import FAILED, INTERRUPTED, exit_on_error
-from sfn.cli.render import Line, Tone, escape, format_ago
-from sfn.cli.status import remedy_for
-from sfn.clock import SystemClock, format_duration
+from sfn.cli.render import Line, Tone, escape
+from sfn.clock import SystemClock, format_ago, format_duration
 
 if TYPE_CHECKING:
     from sfn.admin.schemas import DeadLetterModel

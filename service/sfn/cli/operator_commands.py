@@ -38,7 +38,8 @@ def adopt(
     from sfn.admin.schemas import AdoptRequest
     from sfn.cli.client import ConflictingState, open_service
     from sfn.cli.options import parse_table_name
-    from sfn.cli.render import confirm, pluralise, print_error, print_json
+    from sfn.cli.render import confirm, print_error, print_json
+    from sfn.errors import pluralise
 
     named = [parse_table_name(table, catalog=catalog).identifier for table in tables or []] or None
     which = "all tables" if named is None else pluralise(len(named), "table")
@@ -70,7 +71,8 @@ def release(
     List them first: `sfn dead-letters list --reason held-drop`. For a single table use `sfn dead-letters replay ID`.
     """
     from sfn.cli.client import open_service
-    from sfn.cli.render import pluralise, print_json
+    from sfn.cli.render import print_json
+    from sfn.errors import pluralise
 
     with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
         service.check_configured(catalog)
@@ -98,15 +100,16 @@ def retire(
     the catalog answers: each table is queried before its file is removed.
     """
     from sfn.cli.client import open_service
-    from sfn.cli.render import confirm, pluralise, print_error, print_json
-    from sfn.cli.status import is_unreachable
+    from sfn.cli.render import confirm, print_error, print_json
+    from sfn.errors import pluralise
 
     with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
         service.check_configured(catalog)
         if not undo:
             confirm(f"remove the files of all tables of {catalog}?", yes=yes)
         tables = service.retire(catalog, undo=undo)
-        does_not_answer = is_unreachable(service.status(), catalog)
+        problems = service.status().verdict.problems
+        does_not_answer = any(one.kind == "catalog" and one.catalog == catalog for one in problems)
     if as_json:
         print_json({"tables": tables})
     elif undo:

@@ -16,11 +16,10 @@ import typer
 from sfn.catalogs import Loaded, NoSuchTable, NotModified, StagedCreate
 from sfn.cli import options
 from sfn.cli.options import FAILED, exit_on_error, parse_identifier
-from sfn.cli.render import pluralise
 from sfn.cli.sweep import check_sweepable
 from sfn.clock import SystemClock, format_duration
 from sfn.domain.identifiers import Table, TableIdentifier
-from sfn.errors import ExternalError
+from sfn.errors import ExternalError, pluralise
 from sfn.sfnfile.locations import canonical
 
 if TYPE_CHECKING:
@@ -186,7 +185,8 @@ def resolve(
     as_json: Annotated[bool, typer.Option("--json", help=f"Print as JSON: {_FIELD_NAMES}.")] = False,
 ) -> None:
     """Print the location of a table's current metadata file, read from its directory alone."""
-    from sfn.cli.render import escape, pluralise, print_error, print_json
+    from sfn.cli.render import escape, print_error, print_json
+    from sfn.errors import pluralise
 
     with report_unreadable():
         found = DirectoryOptions(directory, table, uuid, ref, as_of, relative, allow, storage_options).resolve()
@@ -272,7 +272,8 @@ def _entry_fields(entry: HistoryEntry) -> dict[str, Any]:
 
 
 def _page(entries: list[HistoryEntry], limit: int) -> list[Line | Grid]:
-    from sfn.cli.render import Grid, Line, Tone, pluralise
+    from sfn.cli.render import Grid, Line, Tone
+    from sfn.errors import pluralise
 
     page: list[Line | Grid] = [
         Grid(
@@ -406,7 +407,8 @@ def _snapshot(above: TreeNode, one: reader_inspect.SnapshotNode, location: str) 
 
 
 def _manifest(above: TreeNode, one: reader_inspect.ManifestNode, location: str) -> None:
-    from sfn.cli.render import Tone, escape, format_size, pluralise
+    from sfn.cli.render import Tone, escape, format_size
+    from sfn.errors import pluralise
 
     node = above.add(f"manifest of {one.content} {_short(one.path, location)}")
     counts = f"{_number(one.added)} added, {_number(one.existing)} existing, {_number(one.deleted)} deleted"
@@ -435,7 +437,8 @@ def _short(path: str, location: str) -> str:
 
 
 def _add_truncation(above: TreeNode, number: int, thing: str) -> None:
-    from sfn.cli.render import Tone, pluralise
+    from sfn.cli.render import Tone
+    from sfn.errors import pluralise
 
     if number:
         above.add(f"… and {pluralise(number, thing)} more: --limit", Tone.QUIET)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 import typer
 
 from sfn.cli.options import FAILED, WRONG_USAGE
-from sfn.clock import format_duration
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -75,17 +74,6 @@ def to_plain_text(page: Page) -> str:
 def escape(text: str) -> str:
     """Return a foreign text that is safe to print: characters that control a terminal or break a line are escaped."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
-def pluralise(number: int, thing: str) -> str:
-    """Return a count with its noun, such as `1 table` or `1,204 tables`."""
-    plural = thing if number == 1 else thing.removesuffix("y") + ("ies" if thing.endswith("y") else "s")
-    return f"{number:,} {plural}"
-
-
-def format_ago(at: datetime, now: datetime) -> str:
-    """Return a time relative to now, such as `45 s ago` or `in 45 s`."""
-    return f"in {format_duration(at - now)}" if at > now else f"{format_duration(now - at)} ago"
 
 
 def format_time(at: datetime) -> str:

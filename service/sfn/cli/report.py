@@ -11,9 +11,9 @@ import typer
 
 from sfn.cli import options
 from sfn.cli.options import exit_on_error
-from sfn.cli.render import Grid, Line, Page, Tone, escape, format_time, pluralise
+from sfn.cli.render import Grid, Line, Page, Tone, escape, format_time
 from sfn.clock import format_duration
-from sfn.errors import NotInstalled, SfnError
+from sfn.errors import NotInstalled, SfnError, pluralise
 
 if TYPE_CHECKING:
     from sfn.audit.read import AuditReport, ReportedTable, RunSummary

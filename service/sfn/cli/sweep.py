@@ -14,10 +14,10 @@ import typer
 
 from sfn.cli import options
 from sfn.cli.options import FAILED, INTERRUPTED, exit_on_error
-from sfn.cli.render import Grid, Line, Page, ProgressCallback, Tone, escape, format_time, pluralise, progress
+from sfn.cli.render import Grid, Line, Page, ProgressCallback, Tone, escape, format_time, progress
 from sfn.clock import format_duration
 from sfn.domain.identifiers import encode_identifier
-from sfn.errors import SfnError, suggest_name
+from sfn.errors import SfnError, pluralise, suggest_name
 
 if TYPE_CHECKING:
     from sfn.admin.schemas import ServiceStatus, SweepAccepted, SweepModel

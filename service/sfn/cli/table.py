@@ -9,11 +9,12 @@ from typing import Final
 
 from sfn.admin.schemas import CircuitBreakerModel, DeadLetterModel
 from sfn.admin.table_schemas import PendingChangeModel, TableModel
-from sfn.cli.render import Grid, Line, Page, Tone, escape, format_ago, pluralise
-from sfn.cli.status import adopt_command, format_since, remedy_for
-from sfn.clock import format_duration
+from sfn.admin.verdict import adopt_command, remedy_for
+from sfn.cli.render import Grid, Line, Page, Tone, escape
+from sfn.clock import format_ago, format_duration, format_since
 from sfn.domain.identifiers import encode_identifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Rescheduled, Retry, Returned
+from sfn.errors import pluralise
 
 _OUTCOME_TEXTS: Final = {
     Rescheduled.label: "checked",

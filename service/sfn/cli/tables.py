@@ -131,7 +131,8 @@ def _find(service: ServiceClient, search: Parameters, size: int) -> Iterator[Lis
 
 def tables_page(tables: Sequence[ListedTableModel], now: datetime, *, has_more: bool) -> Page:
     """Return the page of `sfn tables`."""
-    from sfn.cli.render import Grid, Line, Tone, pluralise
+    from sfn.cli.render import Grid, Line, Tone
+    from sfn.errors import pluralise
 
     if not tables:
         return [Line("no such table", Tone.GOOD)]
@@ -142,7 +143,8 @@ def tables_page(tables: Sequence[ListedTableModel], now: datetime, *, has_more: 
 
 
 def _row(table: ListedTableModel, now: datetime) -> tuple[str, ...]:
-    from sfn.cli.render import escape, format_ago
+    from sfn.cli.render import escape
+    from sfn.clock import format_ago
     from sfn.domain.identifiers import encode_identifier
 
     name = escape(f"{table.catalog}:{encode_identifier(table.namespace, table.name)}")

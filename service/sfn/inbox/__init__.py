@@ -194,6 +194,8 @@ class QueueStats:
             retries and dead letters but without deliberate pauses and held drops.
         late: number of tables that wait longer than `InboxConfig.late_after`, by catalog.
         dead_letters: number of open dead letters, by catalog and reason; the catalog of an undecodable request is "".
+        letters_since: when the oldest of these letters was opened.
+        swept: catalogs with a complete sweep.
         limit_reached: catalogs with a reached drop limit: it holds tables, or would hold the next step.
         open_intents: number of gateway commits with unknown outcome, by catalog.
         oldest_intent: by catalog, the start of the schedule of the oldest intent.
@@ -210,6 +212,8 @@ class QueueStats:
     limit_reached: frozenset[str]
     open_intents: Mapping[str, int] = field(default_factory=dict)
     oldest_intent: Mapping[str, datetime] = field(default_factory=dict)
+    letters_since: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
+    swept: frozenset[str] = frozenset()
     late: Mapping[str, int] = field(default_factory=dict)
     missing: Mapping[str, MissingTableStats] = field(default_factory=dict)
     unapplied: int = 0

@@ -15,7 +15,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 from sfn.clock import Clock
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import JobKey
-from sfn.domain.jobs import DeadLetterReason, IndexedTable
+from sfn.domain.jobs import IndexedTable
 from sfn.inbox import DropLimitState, MissingTableStats, QueueStats, catalogs, jobs
 from sfn.inbox.dead_letters import close_letters, find_letters, letters_with_ids, request_of
 from sfn.inbox.intents import intents_of
@@ -38,6 +38,7 @@ from sfn.inbox.schema import (
     encode_message,
     from_micros,
     from_micros_or_none,
+    parse_sweeps,
     to_micros,
 )
 from sfn.inbox.table_list import list_tables
@@ -92,15 +93,14 @@ def as_command(
 _STATS: Final = (
     Query("SELECT catalog, stat_state, count(*) FROM sfn.job WHERE stat_state <> '' GROUP BY catalog, stat_state"),
     Query("SELECT catalog, count(*), min(missing_since) FROM sfn.job WHERE missing_since IS NOT NULL GROUP BY catalog"),
-    Query("SELECT catalog, reason, count(*) FROM sfn.dead_letter WHERE status = 'open' GROUP BY catalog, reason"),
     Query(
-        "SELECT catalog, min(opened_at) FROM sfn.dead_letter WHERE status = 'open' AND reason <> $1 "
-        "AND key IS NOT NULL GROUP BY catalog",
-        (DeadLetterReason.HELD_DROP.value,),
+        "SELECT catalog, reason, count(*), min(opened_at) FROM sfn.dead_letter WHERE status = 'open' "
+        "GROUP BY catalog, reason"
     ),
     Query("SELECT catalog, count(DISTINCT id), min(opened_at) FROM sfn.intent GROUP BY catalog"),
     Query("SELECT name FROM sfn.catalog WHERE is_limit_reached"),
     Query("SELECT count(*), min(received_at) FROM sfn.pending"),
+    catalogs.ALL_SWEEPS,
 )
 
 
@@ -114,19 +114,18 @@ _WAITS: Final = (
 async def queue_stats(transaction: Transaction, now: datetime, late_after: timedelta) -> QueueStats:
     """Return the statistics of the inbox; reads an entry of an index for every job."""
     found = await transaction.fetch_all([Query(_WAITS, (to_micros(now - late_after),)), *_STATS])
-    waits, counts, missing, letter_counts, letters_since, intents, reached, ((unapplied, since),) = found
+    waits, counts, missing, letters, intents, reached, ((unapplied, since),), swept = found
     tables = {(catalog, state): count for catalog, state, count in counts}
     oldest = {catalog: from_micros(at) for catalog, at, _ in waits if at is not None and at <= to_micros(now)}
-    # Held drops wait on purpose.
-    for catalog, at in letters_since:
-        oldest[catalog] = min(from_micros(at), oldest.get(catalog, from_micros(at)))
     # A sweep that finds too many tables missing holds them without counting steps.
     holding = frozenset(catalog for catalog, state in tables if state == "held")
     return QueueStats(
         tables=tables,
         oldest_due=oldest,
         late={catalog: count for catalog, _, count in waits},
-        dead_letters={(catalog or "", reason): count for catalog, reason, count in letter_counts},
+        dead_letters={(catalog or "", reason): count for catalog, reason, count, _ in letters},
+        letters_since={(catalog or "", reason): from_micros(at) for catalog, reason, _, at in letters},
+        swept=frozenset(parse_sweeps(swept)),
         limit_reached=holding | {name for (name,) in reached},
         open_intents={catalog: count for catalog, count, _ in intents},
         oldest_intent={catalog: from_micros(at) for catalog, _, at in intents},

@@ -26,6 +26,7 @@ from sfn.domain.jobs import (
 )
 from sfn.inbox.model import NewDeadLetter
 from sfn.telemetry.metrics import PublicationMetrics
+from sfn.worker.lag import LagHistory
 
 
 class OutcomeSink(Protocol):
@@ -182,10 +183,11 @@ class OutcomeMetrics:
     Args:
         metrics: the metrics of publishes and sweeps.
         clock: the wall clock.
+        lag: receives the lag of each publish.
     """
 
-    def __init__(self, metrics: PublicationMetrics, clock: Clock) -> None:
-        self._metrics, self._clock = metrics, clock
+    def __init__(self, metrics: PublicationMetrics, clock: Clock, lag: LagHistory | None = None) -> None:
+        self._metrics, self._clock, self._lag = metrics, clock, lag or LagHistory()
 
     def on_settled(self, claim: LeasedJob, outcome: Outcome, seconds: float) -> None:
         catalog, name = claim.subject.catalog, outcome.label
@@ -200,6 +202,7 @@ class OutcomeMetrics:
             age = _commit_age(claim, outcome.result, self._clock.now())
             if age is not None:
                 self._metrics.observe_staleness(catalog, age)
+                self._lag.observe(catalog, age, self._clock.now())
 
     def on_leases_expired(self, leases: int) -> None:
         self._metrics.count_expired_leases(leases)

@@ -1,0 +1,291 @@
+"""`Verdict`: whether the service needs an operator, since when, why, and the next command; remedies of dead letters.
+
+The status of the service, its page and the command line show the same verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from enum import StrEnum
+from shlex import quote
+from typing import Final
+
+from pydantic import Field
+
+from sfn.admin.schemas import (
+    AdminModel,
+    CatalogModel,
+    CircuitBreakerModel,
+    DeadLetterGroup,
+    DeadLetterModel,
+    ServiceStatus,
+    SweepModel,
+)
+from sfn.admin.table_schemas import ListedTableModel
+from sfn.domain.identifiers import encode_identifier
+from sfn.domain.jobs import DeadLetterReason
+from sfn.errors import pluralise
+
+_MAX_NAMED: Final = 3
+"""The most namespaces or tables in one line."""
+
+
+class VerdictState(StrEnum):
+    """Whether the service needs an operator.
+
+    well       it does not: every catalog answers, and no table is late
+    starting   it does not, but the first sweep of a catalog has not ended, so tables may be missing
+    attention  it does
+    """
+
+    WELL = "well"
+    STARTING = "starting"
+    ATTENTION = "attention"
+
+
+class Problem(AdminModel):
+    """One thing that needs an operator."""
+
+    kind: str = Field(description="name of the kind of problem, such as `catalog-unanswered` or `late`")
+    catalog: str | None = Field(default=None, description="the catalog; null if it is not about one")
+    what: str = Field(description="the problem")
+    since: datetime | None = Field(default=None, description="when it began; null if that is not known")
+    cause: str | None = Field(default=None, description="why, as far as the service knows")
+    command: str | None = Field(default=None, description="the next command to run")
+
+
+class Verdict(AdminModel):
+    """Whether the service needs an operator."""
+
+    state: VerdictState
+    since: datetime | None = Field(description="when the first of the problems began; null without one")
+    problems: Sequence[Problem] = Field(description="the most severe first")
+
+
+class ServiceReport(ServiceStatus):
+    """The state of the service, and whether it needs an operator."""
+
+    verdict: Verdict
+
+
+def verdict_of(status: ServiceStatus, late: Sequence[ListedTableModel], letters: Sequence[DeadLetterGroup]) -> Verdict:
+    """Return the verdict about a service.
+
+    Args:
+        status: its state.
+        late: the tables that have waited the longest, a few of each catalog.
+        letters: the open dead letters by reason.
+    """
+    problems = [*_process_problems(status), *(one for breaker in status.breakers for one in _breaker_problems(breaker))]
+    silent = {one.catalog for one in problems if one.kind == "catalog"}
+    for catalog in status.catalogs:
+        if catalog.unanswered_since is not None and catalog.name not in silent:
+            problems.append(_unanswered(catalog))
+            silent.add(catalog.name)
+    for catalog in status.catalogs:
+        problems += _catalog_problems(catalog, is_silent=catalog.name in silent)
+        problems += _late_problems(catalog, [one for one in late if one.catalog == catalog.name])
+    problems += [_letter_problem(group) for group in letters if group.reason != DeadLetterReason.HELD_DROP]
+    if problems:
+        since = min((one.since for one in problems if one.since is not None), default=None)
+        return Verdict(state=VerdictState.ATTENTION, since=since, problems=problems)
+    is_starting = any(catalog.first_sweep_pending for catalog in status.catalogs)
+    return Verdict(state=VerdictState.STARTING if is_starting else VerdictState.WELL, since=None, problems=[])
+
+
+def _process_problems(status: ServiceStatus) -> Iterator[Problem]:
+    if not status.ready:
+        yield Problem(kind="not-ready", what=f"not ready: {', '.join(status.not_ready_reasons)}")
+
+
+def _breaker_problems(breaker: CircuitBreakerModel) -> Iterator[Problem]:
+    # A breaker with more than one probe has had a success since, so the problem is over.
+    if breaker.allowed_probes > 1:
+        return
+    name = f" {breaker.name}" if breaker.name else ""
+    verb = "has not answered" if breaker.scope == "catalog" else "has failed"
+    yield Problem(
+        kind=breaker.scope,
+        catalog=breaker.name if breaker.scope == "catalog" else None,
+        what=f"the {breaker.scope}{name} {verb}",
+        since=breaker.failing_since,
+        cause=breaker.error,
+        command="sfn check",
+    )
+
+
+def _unanswered(catalog: CatalogModel) -> Problem:
+    return Problem(
+        kind="catalog",
+        catalog=catalog.name,
+        what=f"the catalog {catalog.name} has not answered",
+        since=catalog.unanswered_since,
+        cause=catalog.error or "a request still waits for its answer",
+        command="sfn check",
+    )
+
+
+def _late_problems(catalog: CatalogModel, late: Sequence[ListedTableModel]) -> Iterator[Problem]:
+    """Yield the late tables of a catalog, without those that have a dead letter of their own."""
+    waiting = [one for one in late if one.dead_letter is None]
+    if not waiting:
+        return
+    causes = list(dict.fromkeys(f"{one.table}: {one.cause}" for one in waiting[:_MAX_NAMED]))
+    number = max(catalog.late_tables - catalog.tables.dead, len(waiting))
+    yield Problem(
+        kind="late",
+        catalog=catalog.name,
+        what=f"{catalog.name}: {pluralise(number, 'table')} {'has' if number == 1 else 'have'} waited for a publish",
+        since=waiting[0].waiting_since,
+        cause="; ".join(causes) + ("; …" if number > len(causes) else ""),
+        command=f"sfn tables --late --catalog {catalog.name}",
+    )
+
+
+def _letter_problem(group: DeadLetterGroup) -> Problem:
+    number = pluralise(group.count, "dead letter")
+    more = "" if group.count == 1 else " (the newest of them)"
+    return Problem(
+        kind="dead-letters",
+        what=f"{number} ({group.reason})",
+        since=group.since,
+        cause=f"{group.cause}{more}",
+        command="sfn dead-letters list --by-cause",
+    )
+
+
+def _catalog_problems(catalog: CatalogModel, *, is_silent: bool) -> Iterator[Problem]:
+    name = catalog.name
+    if catalog.foreign_catalog_id is not None:
+        what = f"{name}: its files carry the catalog_id {catalog.foreign_catalog_id}, but the catalog's is now "
+        yield Problem(
+            kind="foreign-catalog-id",
+            catalog=name,
+            what=f"{what}{catalog.catalog_id or 'unknown'}: new commits are not published",
+            command=adopt_command(name, catalog.foreign_catalog_id),
+        )
+    if catalog.retired:
+        what = _describe_retired(catalog, is_silent=is_silent)
+        yield Problem(kind="retired", catalog=name, what=what, command=f"sfn retire {name} --undo")
+    if are_many_missing(catalog):
+        yield Problem(
+            kind="missing-tables",
+            catalog=name,
+            what=describe_missing(catalog),
+            since=catalog.missing_since,
+            cause="the catalog does not list them, and nothing reported that they were dropped",
+            command=f"check whether {name} lost the tables or they were dropped; to list them: "
+            f"sfn reconcile --catalog {name}",
+        )
+    yield from _drop_limit_problems(catalog)
+    if catalog.sweep is not None:
+        # A running sweep may reach the faulty tables last, so the previous sweep's findings are shown, too.
+        sweeps = (catalog.sweep.previous, catalog.sweep) if catalog.sweep.is_running else (catalog.sweep,)
+        found = {one.what: one for sweep in sweeps if sweep is not None for one in _sweep_problems(name, sweep)}
+        yield from found.values()
+
+
+def _drop_limit_problems(catalog: CatalogModel) -> Iterator[Problem]:
+    name, drop_limit = catalog.name, catalog.drop_limit
+    if held := max(drop_limit.on_hold, catalog.tables.held):
+        yield Problem(
+            kind="held-drops",
+            catalog=name,
+            what=f"{name}: the drop limit holds {pluralise(held, 'table')} for an operator; "
+            f"{'its' if held == 1 else 'their'} files stay unchanged",
+            since=drop_limit.held_since,
+            cause=f"more than {pluralise(drop_limit.limit, 'drop')} or rollbacks within an hour",
+            command=f"if {name} lost tables, restore them, then sfn reconcile --catalog {name}; if they were dropped "
+            f"on purpose: sfn release {name}; to list them: sfn tables --held --catalog {name}",
+        )
+    elif drop_limit.limit_reached:
+        what = f"{name}: the drop limit is reached, further drops will be held"
+        yield Problem(kind="drop-limit", catalog=name, what=what, command=f"sfn release {name}")
+
+
+def are_many_missing(catalog: CatalogModel) -> bool:
+    """Return whether more tables are missing than usual drops explain: more than one, and more than 1 %."""
+    return catalog.missing_tables > max(1, catalog.live_tables // 100)
+
+
+def describe_missing(catalog: CatalogModel) -> str:
+    """Return how many tables of a catalog are missing from it."""
+    verb = "has" if catalog.missing_tables == 1 else "have"
+    total = pluralise(max(catalog.live_tables, catalog.missing_tables), "table")
+    return f"{catalog.name}: {catalog.missing_tables:,} of its {total} {verb} been missing from the catalog"
+
+
+def _describe_retired(catalog: CatalogModel, *, is_silent: bool) -> str:
+    if not catalog.live_tables:
+        return f"{catalog.name} is retired: no live table is left; remove it from the configuration, or undo"
+    left = f"{catalog.live_tables:,} of its tables still {'has a file' if catalog.live_tables == 1 else 'have files'}"
+    why = "the catalog does not answer, and is queried before each removal" if is_silent else "being removed"
+    return f"{catalog.name} is retired: {left} ({why}); leave it in the configuration until no table has"
+
+
+def _sweep_problems(name: str, sweep: SweepModel) -> Iterator[Problem]:
+    def problem(kind: str, what: str, cause: str | None = None, since: datetime | None = None) -> Problem:
+        return Problem(kind=kind, catalog=name, what=f"{name}: {what}", since=since, cause=cause, command="sfn check")
+
+    if sweep.state == "failed":
+        yield problem("sweep-failed", "its sweep has failed", sweep.error, sweep.started_at)
+    if sweep.listing_failed:
+        what = f"could not list {_shortened(sweep.listing_failed, 'namespace')}; nothing in them counts as dropped"
+        yield problem("listing-failed", what, sweep.unlisted_reason)
+    failed = set(sweep.listing_failed)
+    if refused := [one for one in sweep.unlisted_namespaces if one not in failed]:
+        yield problem("listing-denied", f"no permission to list {_shortened(refused, 'namespace')}")
+    if sweep.failed_tables:
+        yield problem("check-failed", f"could not check {_shortened(sweep.failed_tables, 'table')}")
+
+
+def _shortened(names: Sequence[str], thing: str) -> str:
+    shown = ", ".join(name or "(all)" for name in names[:_MAX_NAMED])
+    return f"{pluralise(len(names), thing)}: {shown}{', …' if len(names) > _MAX_NAMED else ''}"
+
+
+# ── Remedies
+
+
+def adopt_command(catalog: str | None, foreign_id: str | None, table: str = "") -> str:
+    """Return the command that takes over files of another `catalog_id`, with a placeholder if that is unknown."""
+    # The id comes from a foreign file and is pasted into a shell.
+    source = "CATALOG_ID" if foreign_id is None else quote(foreign_id)
+    return f"sfn adopt {catalog} --from {source} {table}".rstrip()
+
+
+def remedy_for(letter: DeadLetterModel, foreign_id: str | None = None) -> str:
+    """Return what an operator can do about a dead letter, with the commands.
+
+    Args:
+        letter: the dead letter.
+        foreign_id: the `catalog_id` in the foreign file at the table's place; None if unknown.
+    """
+    replay = f"`sfn dead-letters replay {letter.id}`"
+    catalog, table = letter.catalog, encode_identifier(letter.namespace or [], letter.name or "")
+    match letter.reason:
+        case DeadLetterReason.HELD_DROP:
+            return f"check the catalog; if the drop is intended: `sfn release {catalog}`, or {replay} for this table"
+        case DeadLetterReason.FOREIGN_CATALOG:
+            adopt = f"`{adopt_command(catalog, foreign_id, table)}`"
+            return (
+                f"{adopt} if the file is this catalog's, or set catalogs.{catalog}.catalog_id, "
+                "or move one of the two tables"
+            )
+        case DeadLetterReason.FOREIGN_FILE:
+            return f"move the file away, then {replay}"
+        case DeadLetterReason.LOCATION_REFUSED:
+            settings = f"stores.NAME.prefix or catalogs.{catalog}.allowed_locations"
+            return f"set {settings}, or exclude the table; restart the service, then {replay}"
+        case DeadLetterReason.PERMANENT:
+            return f"fix the problem in the detail, then {replay}"
+        case DeadLetterReason.EXHAUSTED:
+            return f"fix the last error, which the detail shows, then {replay}"
+        case DeadLetterReason.POISON:
+            see = "see the detail and the service's log for why its attempts failed or ended the process"
+            return f"{see}; then {replay}. A table that ended the process is tried again after 8 h in any case"
+        case DeadLetterReason.UNDECODABLE:
+            return f"fix the sender, or upgrade the service, then {replay}: the request is decoded again"
+        case _:
+            return "use the `sfn` of the service's own version: this one does not know the reason"
