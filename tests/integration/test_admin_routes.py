@@ -33,7 +33,7 @@ async def test_the_status_of_a_quiet_service(operator: httpx.AsyncClient) -> Non
     assert (prod["name"], prod["type"], prod["catalog_id"]) == ("prod", "rest", "c1")
     assert (dev["name"], dev["catalog_id"], mute["type"]) == ("dev.eu", None, "events")
     assert prod["tables"] == {"due": 0, "scheduled": 0, "retrying": 0, "leased": 0, "dead": 0, "held": 0}
-    assert prod["drop_limit"] == {"limit_reached": False, "on_hold": 0, "steps": 0, "limit": 1}
+    assert prod["drop_limit"] == {"limit_reached": False, "on_hold": 0, "held_since": None, "steps": 0, "limit": 1}
     assert (prod["oldest_due_at"], prod["sweep"], prod["retired"]) == (None, None, False)
 
 
