@@ -7,12 +7,12 @@ from datetime import timedelta
 import pytest
 
 from sfn.admin.schemas import DeadLetterModel
-from sfn.admin.table_schemas import LastEventModel, LastResultModel, PendingChangeModel, TableModel
+from sfn.admin.table_schemas import LastEventModel, LastResultModel, OutcomeModel, PendingChangeModel, TableModel
 from sfn.admin.verdict import remedy_for
 from sfn.cli.render import Tone, to_plain_text
 from sfn.cli.table import TableVerdict, describe_key, table_page, table_verdict
 from sfn.domain.jobs import DeadLetterReason
-from tests.unit.admin_server import LETTER, NOON, ORDERS, SILENT, copied
+from tests.unit.admin_server import LETTER, NOON, ORDERS, copied
 
 NEWS = PendingChangeModel(
     min_metadata_location="file:///w/m/2.json", drop=False, purge=False, renamed_to=None, has_unprocessed=True
@@ -57,7 +57,7 @@ def letter(reason: str) -> DeadLetterModel:
         (table(pending=NEWS, due_at=NOON), "a notification is pending; its check was due 0 s ago", Tone.WARNING, ""),
         (
             table(failing_since=NOON - timedelta(minutes=2), attempt=4, due_at=NOON + timedelta(seconds=9)),
-            "failing for 2 min, attempt 4; next attempt in 9 s",
+            "failing since 11:58:00 UTC (2 min), attempt 4; next attempt in 9 s",
             Tone.WARNING,
             "",
         ),
@@ -69,25 +69,25 @@ def letter(reason: str) -> DeadLetterModel:
         ),
         (
             table(state="dead", dead_letters=[letter("held-drop")]),
-            "held by the drop limit until an operator acts; if it is right:",
+            "held by the drop limit since 11:00:00 UTC (1 h) until an operator acts; if it is right:",
             Tone.BAD,
             "sfn dead-letters replay 7",
         ),
         (
             table(state="dead", dead_letters=[letter("foreign-catalog")]),
-            "blocked by a file of another catalog_id; if that file is this catalog's:",
+            "blocked since 11:00:00 UTC (1 h) by a file of another catalog_id; if that file is this catalog's:",
             Tone.BAD,
             "sfn adopt prod --from CATALOG_ID sales.orders",
         ),
         (
             table(state="dead", dead_letters=[letter("foreign-catalog")], foreign_catalog_id="b2'96"),
-            "blocked by a file of another catalog_id; if that file is this catalog's:",
+            "blocked since 11:00:00 UTC (1 h) by a file of another catalog_id; if that file is this catalog's:",
             Tone.BAD,
             """sfn adopt prod --from 'b2'"'"'96' sales.orders""",
         ),
         (
             table(state="dead", dead_letters=[LETTER]),
-            "given up (location-refused); after its cause is fixed:",
+            "given up since 11:00:00 UTC (1 h) (location-refused); after its cause is fixed:",
             Tone.BAD,
             "sfn dead-letters replay 7",
         ),
@@ -251,11 +251,31 @@ def test_what_a_letter_is_about_can_be_typed_again() -> None:
     assert describe_key(copied(LETTER, catalog=None, namespace=None, sender="etl")) == "sender etl"
 
 
-def test_a_pending_notification_of_a_catalog_that_does_not_answer_is_late_since_it_came() -> None:
-    event = LastEventModel(sender="etl", event_id=None, received_at=NOON - timedelta(seconds=12), body="")
-    late = table(pending=NEWS, due_at=NOON, last_event=event)
-    assert table_verdict(late, NOON, [SILENT]).text == (
-        "late for 12 s: catalog `prod` has not answered since 11:56:40 UTC; next attempt in 4 s"
-    )
-    elsewhere = [copied(SILENT, name="dev"), copied(SILENT, scope="store"), copied(SILENT, allowed_probes=2)]
-    assert table_verdict(late, NOON, elsewhere).text == "a notification is pending; its check was due 0 s ago"
+def test_a_late_table_says_since_when_and_why() -> None:
+    late = table(pending=NEWS, late=True, waiting_since=NOON - timedelta(seconds=90), cause="the catalog is silent")
+    queued = copied(late, due_at=NOON + timedelta(seconds=4))
+    said = "late since 11:58:30 UTC (1 min 30 s): the catalog is silent"
+    assert table_verdict(queued, NOON) == TableVerdict(f"{said}; next attempt in 4 s", Tone.WARNING)
+    assert table_verdict(copied(late, state="leased"), NOON).text == f"{said}; at a worker now"
+    early = copied(queued, late=False, due_at=NOON)
+    waits = "a notification is pending; its check was due 0 s ago: the catalog is silent"
+    assert table_verdict(early, NOON).text == waits
+
+
+def test_the_last_attempts_are_a_timeline() -> None:
+    attempts = [
+        OutcomeModel(
+            outcome="retry",
+            why="the store hangs",
+            claimed_at=NOON - timedelta(seconds=40 + number),
+            ended_at=NOON - timedelta(seconds=9),
+            attempt=2 - number,
+        )
+        for number in range(2)
+    ]
+    lines = to_plain_text(table_page(table(outcomes=attempts), NOON)).splitlines()
+    assert [" ".join(line.split()) for line in lines[-3:]] == [
+        "ENDED OUTCOME ATTEMPT TOOK WHY",
+        "9 s ago failed 2 31 s the store hangs",
+        "9 s ago failed 1 32 s the store hangs",
+    ]

@@ -218,5 +218,5 @@ def _show_table(service: ServiceClient, table: str, catalog: str | None, *, as_j
     if as_json:
         print_json(found)
     else:
-        print_page(table_page(found, now, service.status().breakers))
+        print_page(table_page(found, now))
     return table_verdict(found, now).tone is not Tone.BAD

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
-from sfn.admin.schemas import CircuitBreakerModel, DeadLetterModel
-from sfn.admin.table_schemas import PendingChangeModel, TableModel
+from sfn.admin.schemas import DeadLetterModel
+from sfn.admin.table_schemas import OutcomeModel, PendingChangeModel, TableModel
 from sfn.admin.verdict import adopt_command, remedy_for
 from sfn.cli.render import Grid, Line, Page, Tone, escape
-from sfn.clock import format_ago, format_duration, format_since
+from sfn.clock import format_ago, format_duration, format_seconds, format_since
 from sfn.domain.identifiers import encode_identifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Rescheduled, Retry, Returned
 from sfn.errors import pluralise
@@ -42,28 +42,29 @@ class TableVerdict:
     command: str = ""
 
 
-def table_verdict(table: TableModel, now: datetime, breakers: Sequence[CircuitBreakerModel] = ()) -> TableVerdict:
-    """Return the state of a table in one line.
-
-    Args:
-        table: the table.
-        now: the present time.
-        breakers: the service's circuit breakers, which explain a delay.
-    """
+def table_verdict(table: TableModel, now: datetime) -> TableVerdict:
+    """Return the state of a table in one line: since when it is late or was given up, why, and what comes next."""
     letter = next((one for one in table.dead_letters if one.status == "open"), None)
     if table.state == "dead" or letter is not None:
-        return _given_up(table, letter)
+        return _given_up(table, letter, now)
     if table.on_hold:
         command = f"sfn release {table.catalog}"
         return TableVerdict("a drop or rollback is held by the drop limit until an operator acts", Tone.BAD, command)
-    if table.failing_since is not None:
-        lasting = format_duration(now - table.failing_since)
-        text = f"failing for {lasting}, attempt {table.attempt}; next attempt {format_ago(table.due_at, now)}"
+    upcoming = "at a worker now" if table.state == "leased" else f"next attempt {format_ago(table.due_at, now)}"
+    if table.late and table.waiting_since is not None:
+        cause = escape(table.cause or "no cause is known")
+        return TableVerdict(f"late since {_since(table.waiting_since, now)}: {cause}; {upcoming}", Tone.WARNING)
+    if table.failing_since is not None and table.attempt > 0 and table.state != "leased":
+        cause = f": {escape(table.cause)}" if table.cause is not None else ""
+        text = f"failing since {_since(table.failing_since, now)}, attempt {table.attempt}{cause}; {upcoming}"
         return TableVerdict(text, Tone.WARNING)
     if table.state == "leased":
         return TableVerdict("a worker publishes the table now", Tone.GOOD)
     if table.pending.has_unprocessed:
-        return TableVerdict(_pending_text(table, now, breakers), Tone.WARNING)
+        is_due = "is due" if table.due_at > now else "was due"
+        cause = "" if table.cause is None else f": {escape(table.cause)}"
+        text = f"a notification is pending; its check {is_due} {format_ago(table.due_at, now)}{cause}"
+        return TableVerdict(text, Tone.WARNING)
     if (waits := waiting_text(table, now)) is not None:
         is_right = table.published is not None and not _has_pending_change(table.pending)
         return TableVerdict(waits, Tone.GOOD if is_right else Tone.WARNING)
@@ -72,16 +73,8 @@ def table_verdict(table: TableModel, now: datetime, breakers: Sequence[CircuitBr
     return TableVerdict(f"published; the file was written {format_ago(table.published.written_at, now)}", Tone.GOOD)
 
 
-def _pending_text(table: TableModel, now: datetime, breakers: Sequence[CircuitBreakerModel]) -> str:
-    """Return why a notification is not processed yet."""
-    failing = next((one for one in breakers if one.scope == "catalog" and one.name == table.catalog), None)
-    if failing is None or failing.allowed_probes > 1:
-        is_due = "is due" if table.due_at > now else "was due"
-        return f"a notification is pending; its check {is_due} {format_ago(table.due_at, now)}"
-    since = table.due_at if table.last_event is None else min(table.due_at, table.last_event.received_at)
-    late = format_duration(max(now - since, timedelta()))
-    unreachable = f"catalog `{table.catalog}` has not answered since {format_since(failing.failing_since, now)}"
-    return f"late for {late}: {unreachable}; next attempt {format_ago(max(failing.open_until, now), now)}"
+def _since(at: datetime, now: datetime) -> str:
+    return f"{format_since(at, now)} ({format_duration(now - at)})"
 
 
 def _without_file(table: TableModel) -> TableVerdict:
@@ -123,19 +116,36 @@ def waiting_text(table: TableModel, now: datetime) -> str | None:
     return f"{so_far}; next check {format_ago(table.due_at, now)} ({last.why})"
 
 
-def table_page(table: TableModel, now: datetime, breakers: Sequence[CircuitBreakerModel] = ()) -> Page:
-    """Return the page about a table; arguments as in `table_verdict`."""
-    summary = table_verdict(table, now, breakers)
+def table_page(table: TableModel, now: datetime) -> Page:
+    """Return the page about a table."""
+    summary = table_verdict(table, now)
     name = escape(f"{table.catalog}:{encode_identifier(table.namespace, table.name)}")
     page: list[Line | Grid] = [Line(f"{name}: {summary.text}", summary.tone)]
     if summary.command:
         page.append(Line(f"  → {summary.command}"))
     page.append(Line(""))
     page.append(Grid(("", " "), [(head, escape(text)) for head, text in _facts(table, now)], wide_column=" "))
+    if table.outcomes:
+        page += [Line(""), Line("last attempts", Tone.QUIET), _timeline(table.outcomes, now)]
     if table.dead_letters:
         page.append(Line(""))
         page.append(dead_letters_grid(table.dead_letters, now, with_status=True))
     return page
+
+
+def _timeline(outcomes: Sequence[OutcomeModel], now: datetime) -> Grid:
+    """Return a grid of the last attempts, newest first."""
+    rows = [
+        (
+            format_ago(one.ended_at, now),
+            _OUTCOME_TEXTS.get(one.outcome, one.outcome),
+            str(one.attempt),
+            "-" if one.claimed_at is None else format_seconds((one.ended_at - one.claimed_at).total_seconds()),
+            escape(one.why or "-"),
+        )
+        for one in outcomes
+    ]
+    return Grid(("ENDED", "OUTCOME", "ATTEMPT", "TOOK", "WHY"), rows, frozenset({"ATTEMPT"}), "WHY")
 
 
 def dead_letters_grid(letters: Sequence[DeadLetterModel], now: datetime, *, with_status: bool) -> Grid:
@@ -163,20 +173,24 @@ def describe_key(letter: DeadLetterModel) -> str:
     return letter.catalog or f"sender {letter.sender or 'unknown'}"
 
 
-def _given_up(table: TableModel, letter: DeadLetterModel | None) -> TableVerdict:
+def _given_up(table: TableModel, letter: DeadLetterModel | None, now: datetime) -> TableVerdict:
     reason = letter.reason if letter is not None else table.reason or "unknown"
     number = "" if letter is None else str(letter.id)
     replay = f"sfn dead-letters replay {number}".rstrip()
+    since = "" if letter is None else f" since {_since(letter.opened_at, now)}"
     name = encode_identifier(table.namespace, table.name)
     match reason:
         case DeadLetterReason.HELD_DROP:
-            return TableVerdict("held by the drop limit until an operator acts; if it is right:", Tone.BAD, replay)
+            text = f"held by the drop limit{since} until an operator acts; if it is right:"
+            return TableVerdict(text, Tone.BAD, replay)
         case DeadLetterReason.FOREIGN_CATALOG:
             command = adopt_command(table.catalog, table.foreign_catalog_id, name)
-            text = "blocked by a file of another catalog_id; if that file is this catalog's:"
+            text = f"blocked{since} by a file of another catalog_id; if that file is this catalog's:"
             return TableVerdict(text, Tone.BAD, command)
         case _:
-            return TableVerdict(f"given up ({escape(reason)}); after its cause is fixed:", Tone.BAD, replay)
+            cause = f": {escape(letter.cause)}" if letter is not None and letter.cause else ""
+            text = f"given up{since} ({escape(reason)}){cause}; after its cause is fixed:"
+            return TableVerdict(text, Tone.BAD, replay)
 
 
 def _facts(table: TableModel, now: datetime) -> Iterator[tuple[str, str]]:
