@@ -344,4 +344,8 @@ DESCRIPTIONS: Final = {
     "telemetry.metrics_token_file": (
         "A file with such tokens, one a line. The listener reads the file again when it changes."
     ),
+    "telemetry.late_after": (
+        "A table is late if a change of it has waited longer than this for its publish. `sfn status` and "
+        "`sfn tables --late` name late tables."
+    ),
 }

@@ -9,7 +9,7 @@ import pytest
 
 from sfn.admin.schemas import CircuitBreakerModel, DeadLetterGroup, DropLimitModel, TableCountsModel
 from sfn.admin.table_schemas import ListedTableModel
-from sfn.admin.verdict import Problem, ServiceReport, verdict_of
+from sfn.admin.verdict import ServiceReport, StatusProblem, verdict_of
 from sfn.cli.render import to_plain_text
 from sfn.cli.status import describe_problem, describe_sweep, status_page
 from tests.unit.admin_server import CALM, ENDED, NO_TABLES, NOON, SILENT, WELL, catalog, copied, swept
@@ -44,7 +44,7 @@ def judged(status: ServiceReport, late: Sequence[ListedTableModel] = (), *letter
     return copied(status, verdict=verdict_of(status, late, letters))
 
 
-def problems(status: ServiceReport) -> Sequence[Problem]:
+def problems(status: ServiceReport) -> Sequence[StatusProblem]:
     return judged(status).verdict.problems
 
 

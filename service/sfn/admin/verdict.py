@@ -44,7 +44,7 @@ class VerdictState(StrEnum):
     ATTENTION = "attention"
 
 
-class Problem(AdminModel):
+class StatusProblem(AdminModel):
     """One thing that needs an operator."""
 
     kind: str = Field(description="name of the kind of problem, such as `catalog-unanswered` or `late`")
@@ -60,7 +60,7 @@ class Verdict(AdminModel):
 
     state: VerdictState
     since: datetime | None = Field(description="when the first of the problems began; null without one")
-    problems: Sequence[Problem] = Field(description="the most severe first")
+    problems: Sequence[StatusProblem] = Field(description="the most severe first")
 
 
 class ServiceReport(ServiceStatus):
@@ -94,18 +94,18 @@ def verdict_of(status: ServiceStatus, late: Sequence[ListedTableModel], letters:
     return Verdict(state=VerdictState.STARTING if is_starting else VerdictState.WELL, since=None, problems=[])
 
 
-def _process_problems(status: ServiceStatus) -> Iterator[Problem]:
+def _process_problems(status: ServiceStatus) -> Iterator[StatusProblem]:
     if not status.ready:
-        yield Problem(kind="not-ready", what=f"not ready: {', '.join(status.not_ready_reasons)}")
+        yield StatusProblem(kind="not-ready", what=f"not ready: {', '.join(status.not_ready_reasons)}")
 
 
-def _breaker_problems(breaker: CircuitBreakerModel) -> Iterator[Problem]:
+def _breaker_problems(breaker: CircuitBreakerModel) -> Iterator[StatusProblem]:
     # A breaker with more than one probe has had a success since, so the problem is over.
     if breaker.allowed_probes > 1:
         return
     name = f" {breaker.name}" if breaker.name else ""
     verb = "has not answered" if breaker.scope == "catalog" else "has failed"
-    yield Problem(
+    yield StatusProblem(
         kind=breaker.scope,
         catalog=breaker.name if breaker.scope == "catalog" else None,
         what=f"the {breaker.scope}{name} {verb}",
@@ -115,8 +115,8 @@ def _breaker_problems(breaker: CircuitBreakerModel) -> Iterator[Problem]:
     )
 
 
-def _unanswered(catalog: CatalogModel) -> Problem:
-    return Problem(
+def _unanswered(catalog: CatalogModel) -> StatusProblem:
+    return StatusProblem(
         kind="catalog",
         catalog=catalog.name,
         what=f"the catalog {catalog.name} has not answered",
@@ -126,14 +126,14 @@ def _unanswered(catalog: CatalogModel) -> Problem:
     )
 
 
-def _late_problems(catalog: CatalogModel, late: Sequence[ListedTableModel]) -> Iterator[Problem]:
+def _late_problems(catalog: CatalogModel, late: Sequence[ListedTableModel]) -> Iterator[StatusProblem]:
     """Yield the late tables of a catalog, without those that have a dead letter of their own."""
     waiting = [one for one in late if one.dead_letter is None]
     if not waiting:
         return
     causes = list(dict.fromkeys(f"{one.table}: {one.cause}" for one in waiting[:_MAX_NAMED]))
     number = max(catalog.late_tables - catalog.tables.dead, len(waiting))
-    yield Problem(
+    yield StatusProblem(
         kind="late",
         catalog=catalog.name,
         what=f"{catalog.name}: {pluralise(number, 'table')} {'has' if number == 1 else 'have'} waited for a publish",
@@ -143,10 +143,10 @@ def _late_problems(catalog: CatalogModel, late: Sequence[ListedTableModel]) -> I
     )
 
 
-def _letter_problem(group: DeadLetterGroup) -> Problem:
+def _letter_problem(group: DeadLetterGroup) -> StatusProblem:
     number = pluralise(group.count, "dead letter")
     more = "" if group.count == 1 else " (the newest of them)"
-    return Problem(
+    return StatusProblem(
         kind="dead-letters",
         what=f"{number} ({group.reason})",
         since=group.since,
@@ -155,11 +155,11 @@ def _letter_problem(group: DeadLetterGroup) -> Problem:
     )
 
 
-def _catalog_problems(catalog: CatalogModel, *, is_silent: bool) -> Iterator[Problem]:
+def _catalog_problems(catalog: CatalogModel, *, is_silent: bool) -> Iterator[StatusProblem]:
     name = catalog.name
     if catalog.foreign_catalog_id is not None:
         what = f"{name}: its files carry the catalog_id {catalog.foreign_catalog_id}, but the catalog's is now "
-        yield Problem(
+        yield StatusProblem(
             kind="foreign-catalog-id",
             catalog=name,
             what=f"{what}{catalog.catalog_id or 'unknown'}: new commits are not published",
@@ -167,9 +167,9 @@ def _catalog_problems(catalog: CatalogModel, *, is_silent: bool) -> Iterator[Pro
         )
     if catalog.retired:
         what = _describe_retired(catalog, is_silent=is_silent)
-        yield Problem(kind="retired", catalog=name, what=what, command=f"sfn retire {name} --undo")
+        yield StatusProblem(kind="retired", catalog=name, what=what, command=f"sfn retire {name} --undo")
     if are_many_missing(catalog):
-        yield Problem(
+        yield StatusProblem(
             kind="missing-tables",
             catalog=name,
             what=describe_missing(catalog),
@@ -186,10 +186,10 @@ def _catalog_problems(catalog: CatalogModel, *, is_silent: bool) -> Iterator[Pro
         yield from found.values()
 
 
-def _drop_limit_problems(catalog: CatalogModel) -> Iterator[Problem]:
+def _drop_limit_problems(catalog: CatalogModel) -> Iterator[StatusProblem]:
     name, drop_limit = catalog.name, catalog.drop_limit
     if held := max(drop_limit.on_hold, catalog.tables.held):
-        yield Problem(
+        yield StatusProblem(
             kind="held-drops",
             catalog=name,
             what=f"{name}: the drop limit holds {pluralise(held, 'table')} for an operator; "
@@ -201,7 +201,7 @@ def _drop_limit_problems(catalog: CatalogModel) -> Iterator[Problem]:
         )
     elif drop_limit.limit_reached:
         what = f"{name}: the drop limit is reached, further drops will be held"
-        yield Problem(kind="drop-limit", catalog=name, what=what, command=f"sfn release {name}")
+        yield StatusProblem(kind="drop-limit", catalog=name, what=what, command=f"sfn release {name}")
 
 
 def are_many_missing(catalog: CatalogModel) -> bool:
@@ -224,9 +224,11 @@ def _describe_retired(catalog: CatalogModel, *, is_silent: bool) -> str:
     return f"{catalog.name} is retired: {left} ({why}); leave it in the configuration until no table has"
 
 
-def _sweep_problems(name: str, sweep: SweepModel) -> Iterator[Problem]:
-    def problem(kind: str, what: str, cause: str | None = None, since: datetime | None = None) -> Problem:
-        return Problem(kind=kind, catalog=name, what=f"{name}: {what}", since=since, cause=cause, command="sfn check")
+def _sweep_problems(name: str, sweep: SweepModel) -> Iterator[StatusProblem]:
+    def problem(kind: str, what: str, cause: str | None = None, since: datetime | None = None) -> StatusProblem:
+        return StatusProblem(
+            kind=kind, catalog=name, what=f"{name}: {what}", since=since, cause=cause, command="sfn check"
+        )
 
     if sweep.state == "failed":
         yield problem("sweep-failed", "its sweep has failed", sweep.error, sweep.started_at)

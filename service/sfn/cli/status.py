@@ -17,7 +17,7 @@ from sfn.errors import pluralise
 
 if TYPE_CHECKING:
     from sfn.admin.schemas import CatalogModel, SweepModel
-    from sfn.admin.verdict import Problem, ServiceReport
+    from sfn.admin.verdict import ServiceReport, StatusProblem
     from sfn.cli.client import ServiceClient
 
 
@@ -49,7 +49,7 @@ def status_page(status: ServiceReport, url: str, now: datetime) -> Page:
     return [*page, Line(""), *(Line(escape(note), Tone.QUIET) for note in notes)] if notes else page
 
 
-def describe_problem(problem: Problem, now: datetime) -> str:
+def describe_problem(problem: StatusProblem, now: datetime) -> str:
     """Return a problem in one line: what, since when, and why."""
     since = "" if problem.since is None else f" since {format_since(problem.since, now)}"
     lasting = "" if problem.since is None else f" ({format_duration(now - problem.since)})"

@@ -190,7 +190,7 @@ class QueueStats:
 
     Attributes:
         tables: number of table jobs, by catalog and state (`STAT_STATES`).
-        oldest_due: by catalog, the start of the longest wait of a table whose files may be behind the catalog, with its
+        oldest_due: by catalog, the start of the longest wait of a table that may be behind the catalog, with its
             retries and dead letters but without deliberate pauses and held drops.
         late: number of tables that wait longer than `InboxConfig.late_after`, by catalog.
         dead_letters: number of open dead letters, by catalog and reason; the catalog of an undecodable request is "".
