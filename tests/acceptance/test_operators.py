@@ -47,7 +47,7 @@ async def test_a_table_with_a_slash_in_its_name_is_asked_for(here: Place) -> Non
         assert (told.status, "found none: the inbox knows no table prod:sales.a/b:" in told.err) == (1, True)
 
 
-@pytest.mark.parametrize("order", [("release",), ("retire", "--yes"), ("adopt", "--from", "c0", "--yes")])
+@pytest.mark.parametrize("order", [("release", "--yes"), ("retire", "--yes"), ("adopt", "--from", "c0", "--yes")])
 async def test_an_order_to_an_unknown_catalog_is_wrong_usage(here: Place, order: tuple[str, ...]) -> None:
     verb, *options = order
     told = await here.sfn(verb, "prd", *options)
@@ -212,7 +212,7 @@ async def test_long_lists_come_a_page_at_a_time(here: Place) -> None:
 
 
 async def test_what_operators_did_is_on_record(here: Place) -> None:
-    assert (await here.sfn("release", "prod")).out == "prod: 0 tables released\n"
+    assert (await here.sfn("release", "prod", "--yes")).out == "prod: 0 tables released\n"
     newest, *_ = (await here.sfn("audit", "--limit", "1", "--json")).json["entries"]
     assert (newest["action"], newest["target"], newest["count"]) == ("release", "prod", 0)
     assert newest["actor"].startswith(actor_name())
@@ -300,7 +300,14 @@ async def test_what_the_brake_holds_is_looked_at_and_released(tmp_path: Path) ->
         assert "sfn release prod" in status.out
         story = await here.sfn("status", "sales.orders", "--exit-code")
         assert (story.status, "held by the drop limit" in story.out) == (1, True)
-        assert (await here.sfn("release", "prod", "--json")).json == {"released": 1}
+        asked = await here.sfn("release", "prod")
+        assert (asked.status, asked.out) == (2, "")
+        lines = asked.err.splitlines()
+        assert lines[0] == "prod: 0 passed within the last hour, of at most 0 drops and rollbacks"
+        assert lines[1].startswith("prod: 1 table held, the first ")
+        assert lines[2].startswith("  prod:sales.orders: dead letter ")
+        assert lines[3].startswith("prod: let these drops and rollbacks pass? Refusing to ask")
+        assert (await here.sfn("release", "prod", "--yes", "--json")).json == {"released": 1}
         await until(lambda: here.lake.published("orders") is None)
         swept = (await here.sfn("reconcile", "--catalog", "prod", "--json")).json["catalogs"]
         assert [(one["name"], one["state"]) for one in swept] == [("prod", "ended")]

@@ -420,3 +420,20 @@ async def test_limit_is_reached_without_held_tables(ground: Ground) -> None:
         await permitted(ground, claim)
     assert (await ground.inbox.drop_limit_state(FEW)).limit_reached
     assert (await ground.inbox.stats()).limit_reached == {FEW}
+
+
+async def test_what_passed_within_the_hour_is_listed(ground: Ground) -> None:
+    await ground.hint(*tables("few", 2))
+    first, second = await ground.claims()
+    assert await permitted(ground, first)
+    ground.clock.turn(60)
+    step = BackwardStep(StepKind.OLDER, "u1", "file:///t/metadata/1.json")
+    assert await permitted(ground, second, step)
+    passed = await ground.inbox.passed_steps("few")
+    assert [(one.table, one.at, one.is_drop) for one in passed] == [
+        (first.subject, ground.after(-60), True),
+        (second.subject, ground.now, False),
+    ]
+    ground.clock.turn(3_541)
+    assert [one.table for one in await ground.inbox.passed_steps("few")] == [second.subject]
+    assert await ground.inbox.passed_steps("prod") == []

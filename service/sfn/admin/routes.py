@@ -18,8 +18,11 @@ from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
 from sfn.admin.schemas import (
+    MAX_BATCH,
     AdoptRequest,
     AffectedTables,
+    DropLimitDetails,
+    PassedStepModel,
     ReleasedTables,
     RetireRequest,
     SweepAccepted,
@@ -29,7 +32,7 @@ from sfn.catalogs.activity import CatalogAnswers
 from sfn.clock import Clock
 from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import CatalogName, TableIdentifier
-from sfn.domain.jobs import IndexedTable
+from sfn.domain.jobs import DeadLetterReason, IndexedTable
 from sfn.errors import suggest_name
 from sfn.inbox import QueueStats
 from sfn.inbox.inbox import Inbox
@@ -236,6 +239,13 @@ class CatalogRoutes:
         """Add them."""
         unknown: dict[int | str, dict[str, Any]] = {404: {"description": "no such catalog, or table"}}
         conflicting = {**unknown, 409: {"description": "the files are known to carry another catalog_id"}}
+        router.add_api_route(
+            "/drop-limits/{catalog}",
+            self.drop_limit,
+            operation_id="dropLimit",
+            responses=unknown,
+            openapi_extra=SECURITY_EXTRA,
+        )
         for path, route, name, status in (
             ("/reconcile", self.reconcile, "reconcile", HTTPStatus.ACCEPTED),
             ("/drop-limits/{catalog}:release", self.release, "releaseDropLimit", HTTPStatus.OK),
@@ -260,6 +270,24 @@ class CatalogRoutes:
         _log.info("sweeps requested", catalogs=catalogs, actor=command.actor)
         starts_at = {name: at for name in catalogs if (at := await self._starts_at(name)) is not None}
         return SweepAccepted(catalogs=catalogs, requested_at=command.at, starts_at=starts_at)
+
+    async def drop_limit(self, catalog: str) -> DropLimitDetails:
+        """Return what the drop limit of a catalog let pass within the last hour, and how many tables it holds."""
+        self._context.configured_catalog(catalog)
+        passed = await self._inbox.passed_steps(catalog)
+        stats = await self._inbox.stats()
+        state = await self._inbox.drop_limit_state(catalog)
+        steps = [
+            PassedStepModel(table=str(one.table), at=one.at, kind="drop" if one.is_drop else "rollback")
+            for one in passed[:MAX_BATCH]
+        ]
+        return DropLimitDetails(
+            passed=steps,
+            passed_total=len(passed),
+            held=stats.tables.get((catalog, "held"), 0),
+            held_since=stats.letters_since.get((catalog, DeadLetterReason.HELD_DROP)),
+            limit=state.limit,
+        )
 
     async def release(self, catalog: str, request: Request) -> ReleasedTables:
         """Release the held tables of a catalog: each of them may take its step once."""

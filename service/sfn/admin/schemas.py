@@ -190,6 +190,24 @@ class DropLimitModel(AdminModel):
         )
 
 
+class PassedStepModel(AdminModel):
+    """A drop or a rollback that the drop limit let pass."""
+
+    table: str
+    at: datetime
+    kind: Literal["drop", "rollback"]
+
+
+class DropLimitDetails(AdminModel):
+    """What a drop limit let pass within the last hour, and what it holds."""
+
+    passed: Sequence[PassedStepModel] = Field(description="oldest first, at most 1,000")
+    passed_total: int
+    held: int = Field(description="tables that it holds: `/tables?state=held` lists them")
+    held_since: datetime | None = Field(description="when the first of them was held")
+    limit: int = Field(description="tables that may be dropped within an hour")
+
+
 class DifferingTable(AdminModel):
     """A table that differs from its published state."""
 

@@ -451,6 +451,10 @@ class ServiceClient:
         """Request a sweep of some catalogs, or of all for an empty list."""
         return self._post("/reconcile", schemas.SweepRequest(catalogs=catalogs), schemas.SweepAccepted)
 
+    def drop_limit(self, catalog: str) -> schemas.DropLimitDetails:
+        """Return what the drop limit of a catalog let pass, and what it holds."""
+        return self._get(f"/drop-limits/{quote(catalog, safe='')}", schemas.DropLimitDetails)
+
     def release(self, catalog: str) -> int:
         """Release the tables that a catalog's drop limit holds. Return their number."""
         return self._post(f"/drop-limits/{quote(catalog, safe='')}:release", None, schemas.ReleasedTables).released

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from sfn.cli import options
 from sfn.cli.options import WRONG_USAGE
+from sfn.clock import SystemClock, format_ago
+
+if TYPE_CHECKING:
+    from sfn.cli.client import ServiceClient
 
 
 def adopt(
@@ -57,9 +62,14 @@ def adopt(
         typer.echo(f"{catalog}: {pluralise(taken, 'table')} queued; `sfn status` shows the result")
 
 
+_MAX_NAMED: Final = 20
+"""The most tables that a question names."""
+
+
 def release(
     catalog: options.CatalogArgument,
     *,
+    yes: options.Yes = False,
     as_json: options.AsJson = False,
     config: options.Config = None,
     url: options.Url = None,
@@ -68,19 +78,43 @@ def release(
 ) -> None:
     """Release the tables that a catalog's drop limit holds: each held drop or rollback passes once.
 
-    List them first: `sfn dead-letters list --reason held-drop`. For a single table use `sfn dead-letters replay ID`.
+    Before it asks for confirmation, it shows what passed within the last hour and what is held. `sfn tables --held`
+    lists all of it. For a single table use `sfn dead-letters replay ID`.
     """
     from sfn.cli.client import open_service
-    from sfn.cli.render import print_json
+    from sfn.cli.render import confirm, print_json
     from sfn.errors import pluralise
 
     with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
         service.check_configured(catalog)
+        if not yes:
+            for line in _held_lines(service, catalog):
+                typer.echo(line, err=True)
+            confirm(f"{catalog}: let these drops and rollbacks pass?", yes=yes)
         released = service.release(catalog)
     if as_json:
         print_json({"released": released})
     else:
         typer.echo(f"{catalog}: {pluralise(released, 'table')} released")
+
+
+def _held_lines(service: ServiceClient, catalog: str) -> Iterator[str]:
+    """Yield what the drop limit let pass, and what it holds."""
+    from sfn.cli.render import escape
+    from sfn.errors import pluralise
+
+    limit, now = service.drop_limit(catalog), SystemClock().now()
+    most = f"at most {pluralise(limit.limit, 'drop')} and rollbacks"
+    yield f"{catalog}: {limit.passed_total:,} passed within the last hour, of {most}"
+    for one in limit.passed[-_MAX_NAMED:]:
+        yield f"  {one.kind} of {escape(one.table)} {format_ago(one.at, now)}"
+    since = "" if limit.held_since is None else f", the first {format_ago(limit.held_since, now)}"
+    yield f"{catalog}: {pluralise(limit.held, 'table')} held{since}"
+    page = service.tables({"catalog": catalog, "state": "held", "limit": _MAX_NAMED})
+    for table in page.tables:
+        yield f"  {escape(table.catalog)}:{escape(table.table)}: {escape(table.cause or 'held')}"
+    if page.next is not None:
+        yield f"  … (sfn tables --held --catalog {catalog})"
 
 
 def retire(

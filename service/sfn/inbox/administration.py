@@ -303,6 +303,12 @@ class Administration(ABC):
 
     _drop_limit_state = as_query(catalogs.drop_limit_state)
 
+    async def passed_steps(self, catalog: str) -> list[catalogs.PassedStep]:
+        """Return the drops and rollbacks that the drop limit of a catalog let pass within the hour, oldest first."""
+        return await self._passed_steps(catalog, self._config, self._clock.now())
+
+    _passed_steps = as_query(catalogs.passed_steps)
+
     async def release(self, catalog: str, command: AdminCommand) -> int:
         """Reset the drop limit of a catalog, queue its held jobs, and return their number.
 

@@ -13,7 +13,7 @@ from sfn.domain.jobs import BackwardStep, IndexedTable, StepKind
 from sfn.inbox import DropLimitState
 from sfn.inbox.jobs import held_jobs, live_count, without_file
 from sfn.inbox.model import InboxConfig, Job, LastSweep, is_renamed
-from sfn.inbox.schema import CATALOG, PERMIT, decode_subject, encode_step, encode_subject, to_micros
+from sfn.inbox.schema import CATALOG, PERMIT, decode_subject, encode_step, encode_subject, from_micros, to_micros
 from sfn.inbox.transaction import Change, Query, Row, Run, Transaction, Upsert
 
 ALL_SWEEPS = Query("SELECT name, swept_at, unlisted_namespaces FROM sfn.catalog WHERE swept_at IS NOT NULL")
@@ -63,6 +63,21 @@ class NamedTable:
         object.__setattr__(self, "uuid", normal_uuid(self.uuid))
 
 
+@dataclass(frozen=True, slots=True)
+class PassedStep:
+    """A step that the drop limit let pass.
+
+    Attributes:
+        table: the table.
+        at: when the step was allowed.
+        is_drop: True for a drop, False for a rollback.
+    """
+
+    table: JobKey
+    at: datetime
+    is_drop: bool
+
+
 def without_old_names(found: Iterable[NamedTable]) -> list[NamedTable]:
     """Return the names without those that a rename left, if another name belongs to that table only.
 
@@ -103,14 +118,15 @@ async def allow_step(
     if not allowed and not _is_already_counted(drop, drops):
         await transaction.write([set_columns(catalog, is_limit_reached=True)])
         return False
-    dropped = (encode_subject(drop.name), drop.uuid, drop.is_renamed) if drop is not None else (None, None, None)
+    details = (drop.uuid, drop.is_renamed) if drop is not None else (None, None)
+    row = (catalog, digest, to_micros(now), encode_subject(job.subject), drop is not None, *details)
     await transaction.write(
         [
             Run(
                 "DELETE FROM sfn.permit WHERE catalog = $1 AND at <= $2 AND step <> $3",
                 (catalog, to_micros(since), digest),
             ),
-            Upsert(PERMIT, [(catalog, digest, to_micros(now), *dropped)]),
+            Upsert(PERMIT, [row]),
         ]
     )
     return True
@@ -129,9 +145,19 @@ async def drop_limit_state(
     return DropLimitState(is_reached, used, config.allowed_drops(catalog, live, dropped), live)
 
 
+async def passed_steps(transaction: Transaction, catalog: str, config: InboxConfig, now: datetime) -> list[PassedStep]:
+    """Return the steps that the drop limit of a catalog let pass within its window, oldest first."""
+    found = await transaction.fetch_all([_steps_query(catalog, now - config.drop_limit_window)])
+    return [
+        PassedStep(decode_subject(subject), from_micros(at), is_drop=bool(is_drop))
+        for _, subject, is_drop, _, _, at in found[0]
+    ]
+
+
 def _steps_query(catalog: str, since: datetime) -> Query:
     return Query(
-        "SELECT step, dropped, uuid, is_renamed FROM sfn.permit WHERE catalog = $1 AND at > $2",
+        "SELECT step, subject, is_drop, uuid, is_renamed, at FROM sfn.permit "
+        "WHERE catalog = $1 AND at > $2 ORDER BY at",
         (catalog, to_micros(since)),
     )
 
@@ -143,9 +169,9 @@ def _reached_query(catalog: str) -> Query:
 def _drops(steps: Sequence[Row]) -> tuple[list[NamedTable], int]:
     """Return the drops among the allowed steps, and how many steps count: each table once."""
     drops = [
-        NamedTable(decode_subject(dropped), uuid, bool(renamed))
-        for _, dropped, uuid, renamed in steps
-        if dropped is not None
+        NamedTable(decode_subject(subject), uuid, bool(renamed))
+        for _, subject, is_drop, uuid, renamed, _ in steps
+        if is_drop
     ]
     return drops, len(steps) - len(drops) + len(without_old_names(drops))
 

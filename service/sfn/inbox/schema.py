@@ -152,7 +152,8 @@ PERMIT: Final = StoredTable(
         "catalog": "text",
         "step": "bytea",
         "at": "bigint",
-        "dropped": "bytea",
+        "subject": "bytea",
+        "is_drop": "boolean",
         "uuid": "text",
         "is_renamed": "boolean",
     },
@@ -203,7 +204,7 @@ _TABLES: Final = f"""
     CREATE INDEX dead_letter_closed ON sfn.dead_letter(changed_at) WHERE status <> 'open';
     {_made(UNDECODABLE, "path size body")};
     {_made(CATALOG)};
-    {_made(PERMIT, "at")};
+    {_made(PERMIT, "at subject is_drop")};
     {_made(AUDIT, "at actor action target count")};
     {_made(COUNTER, "last")};
 """
