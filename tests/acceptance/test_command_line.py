@@ -63,8 +63,8 @@ def test_the_help_waits_for_no_web_server() -> None:
 
 
 FORGOTTEN = (
-    "settings: expected a configuration file, found none that was given; "
-    "name it: --config FILE or SFN_CONFIG; or set each key as SFN_SECTION__KEY"
+    "settings: expected a configuration file, found neither sfn.toml nor /etc/sfn/sfn.toml; "
+    "write one: sfn init; or name it: --config FILE or SFN_CONFIG; or set each key as SFN_SECTION__KEY"
 )
 
 
@@ -116,7 +116,7 @@ def test_a_check_names_a_forgotten_configuration_first(tmp_path: Path) -> None:
     done = forked("check", folder=tmp_path)
     assert (done.status, done.err) == (2, "")
     assert done.out.splitlines()[:2] == [
-        "error    settings: expected a configuration file, found none that was given",
+        "error    settings: expected a configuration file, found neither sfn.toml nor /etc/sfn/sfn.toml",
         f"         → {FORGOTTEN.partition('; ')[2]}",
     ]
 

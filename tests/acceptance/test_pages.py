@@ -121,7 +121,7 @@ async def test_its_senders_that_sign(tmp_path: Path, unused_port: int) -> None:
         place.configure(f"[listener]\nport = {unused_port}\n{inbox}{text}")
         process = place.started(SERVE)
         try:
-            await until(lambda: b"listening" in place.log)
+            await until(lambda: b"started" in place.log)
             assert await place.ran(SIGNED.replace("8085", str(unused_port))) == TAKEN * 2
         finally:
             process.terminate()

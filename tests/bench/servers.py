@@ -168,7 +168,7 @@ def service(setting: Setting) -> Iterator[Service]:
         _started(lambda: bool(records(log, "ready")), started, log)
         process = _itself(setting, started)
         try:
-            yield Service(records(log, "listening")[0]["url"], process, log)
+            yield Service(records(log, "started")[0]["url"], process, log)
             process.terminate()
             _ended(started, log)
         finally:

@@ -213,7 +213,7 @@ class Service:
         def address() -> str:
             assert self.process.status() is None, self.tail()
             events = {record.get("event"): record for record in self.records()}
-            return str(events["listening"]["url"]) if "ready" in events else ""
+            return str(events["started"]["url"]) if "ready" in events else ""
 
         self.url = await eventually(address, within)
 

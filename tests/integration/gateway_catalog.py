@@ -192,7 +192,7 @@ def _listener(process: GuardedProcess, log: Path) -> str:
         return '"event": "ready"' in log.read_text()
 
     wait_for(is_ready, f"{log} to tell of a ready service", PATIENCE, _LOOK_EVERY)
-    line = next(line for line in log.read_text().splitlines() if '"event": "listening"' in line)
+    line = next(line for line in log.read_text().splitlines() if '"event": "started"' in line)
     return line.partition('"url": "')[2].partition('"')[0].rstrip("/")
 
 

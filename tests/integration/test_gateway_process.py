@@ -43,7 +43,7 @@ def settings(world: Lake, behind: Catalog, more: str = "", drain: str = "10s") -
 
 def door(daemon: Daemon) -> Open:
     """Opens connections to the listener."""
-    return Open(daemon.records("listening")[0]["port"], None)
+    return Open(daemon.records("started")[0]["port"], None)
 
 
 class Memory:

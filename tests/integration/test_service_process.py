@@ -16,7 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 import sfn
-from sfn.app.service import log_listening
+from sfn.app.service import log_start
 from sfn.clock import SystemClock
 from sfn.errors import Unreadable
 from sfn.http.responses import PROBLEM_MEDIA_TYPE
@@ -47,7 +47,7 @@ async def test_an_event_becomes_a_file_and_each_commit_after_it_too(world: Lake)
 
 async def test_it_says_where_it_listens_when_it_is_ready_and_for_which_catalogs(world: Lake) -> None:
     async with serving(configure(world), command=SFN) as daemon:
-        (listening,) = daemon.records("listening")
+        (listening,) = daemon.records("started")
         assert (listening["port"] > 0, listening["catalogs"]) == (True, ["prod"])
         assert [(await daemon.client.get(path)).status_code for path in ("/livez", "/readyz")] == [200, 200]
         assert not daemon.records("no token is configured: listening on loopback only")
@@ -363,8 +363,8 @@ def test_tokens_in_clear_text_are_warned_of_once(tmp_path: Path, host: str, tls:
     rest = "[senders.a]\nsecrets = { m = 't' }\n[catalogs.prod]\nuri = 'http://catalog'\n[stores.a]\nprefix = '/w'"
     configuration.write_text(f"[listener]\nhost = '{host}'{files}\n{rest}")
     with listening_socket("127.0.0.1", 0) as listener, capture_logs() as logs:
-        log_listening(load(configuration, {}), listener)
-    assert [entry["event"] for entry in logs] == [*told, "listening"]
+        log_start(load(configuration, {}), listener)
+    assert [entry["event"] for entry in logs] == [*told, "started"]
     assert logs[-1]["url"].startswith("https://" if tls else "http://")
 
 

@@ -116,7 +116,7 @@ async def test_a_stop_during_the_start_is_a_stop_too(world: Lake) -> None:
     log = world.folder / "start.log"
     process = start(configure(world), log, command=SFN)
     try:
-        await until(lambda: "listening" in log.read_text())
+        await until(lambda: "started" in log.read_text())
         process.send_signal(signal.SIGTERM)
         await until(lambda: process.poll() is not None)
     finally:

@@ -271,7 +271,7 @@ async def serving(
         verify = True if trust is None else trust
         async with httpx.AsyncClient(headers=headers, timeout=10.0, trust_env=False, verify=verify) as client:
             daemon = Daemon(process, log, client)
-            listening = await daemon.until_logged("listening")
+            listening = await daemon.until_logged("started")
             await daemon.until_logged("ready")
             client.base_url = httpx.URL(listening["url"])
             yield daemon

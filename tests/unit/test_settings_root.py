@@ -17,9 +17,9 @@ from sfn.clock import SystemClock
 from sfn.errors import FatalError, SfnError
 from sfn.facade.app import Receive, Scope, Send
 from sfn.inbox.transitions import MAX_PAUSE
-from sfn.settings import load
+from sfn.settings import load, load_client, mistaken_variables
 from sfn.settings.root import ALL_ROLES, Role, check_roles, parse_roles
-from sfn.settings.sources import ConfigurationError
+from sfn.settings.sources import ConfigurationError, find_file
 from sfn.storage import PrefixRouter
 from sfn.telemetry.metrics import Metrics
 from tests.promises.inboxes import TERMS
@@ -237,6 +237,39 @@ def test_a_variable_finds_a_name_with_capitals_hyphens_and_dots(ground: Ground) 
     text = '[catalogs."Prod-EU.1"]\nuri = "http://a"\n'
     settings = ground.load(text, {"SFN_CATALOGS__PROD_EU_1__URI": "http://b"})
     assert {name: catalog.uri for name, catalog in settings.catalogs.items()} == {"Prod-EU.1": "http://b"}
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("SFN_LISTENER_PORT", "SFN_LISTENER__PORT"),
+        ("SFN_TELEMETRY_METRICS_TOKEN_FILE", "SFN_TELEMETRY__METRICS_TOKEN_FILE"),
+        ("SFN_CATALOGS_PROD_URI", "SFN_CATALOGS__PROD__URI"),
+        ("SFN_CATALOGS_EU_LAKE_OAUTH2_URI", "SFN_CATALOGS__EU_LAKE__OAUTH2_URI"),
+    ],
+)
+def test_a_variable_with_an_underscore_too_few_is_found(name: str, meant: str) -> None:
+    assert mistaken_variables({name: "1"}) == [(name, meant)]
+
+
+def test_variables_of_orchestrators_and_settings_are_no_mistakes() -> None:
+    names = ["SFN_PORT", "SFN_SERVICE_HOST", "SFN_SERVICE_PORT", "SFN_PORT_8085_TCP_ADDR", "SFN_CONFIG", "SFN_ROLES"]
+    assert mistaken_variables(dict.fromkeys([*names, "SFN_LISTENER__PORT", "OTHER_LISTENER_PORT"], "1")) == []
+
+
+def test_a_file_that_is_not_named_is_found_in_the_working_directory_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = tmp_path / "etc.toml"
+    monkeypatch.setattr("sfn.settings.sources.DEFAULT_FILES", (Path("sfn.toml"), system))
+    monkeypatch.chdir(tmp_path)
+    assert find_file(None) is None
+    system.write_text("[listener]\nport = 1\n")
+    assert load_client(None, {}).listener.port == 1
+    (tmp_path / "sfn.toml").write_text("[listener]\nport = 2\n")
+    assert load_client(None, {}).listener.port == 2
+    assert load_client(system, {}).listener.port == 1
+    assert load_client(None, {"SFN_LISTENER__PORT": "3"}).listener.port == 3
 
 
 def test_variables_of_orchestrators_are_not_ours() -> None:

@@ -29,6 +29,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from signal import SIGINT, SIGTERM, Signals
 from typing import Final
 
@@ -37,12 +38,14 @@ import structlog
 
 from sfn import limits
 from sfn.app import wiring
+from sfn.app.catalogs import VERSION
 from sfn.concurrency import unfinished_calls
 from sfn.errors import ExternalError, FatalError, SfnError
 from sfn.http.ingest import EventsEndpoint
 from sfn.http.responses import AsgiApplication
 from sfn.http.secrets import AuthScheme
 from sfn.http.server import HttpServer, listening_socket
+from sfn.settings import mistaken_variables
 from sfn.settings.root import ALL_ROLES, Role, Settings
 from sfn.telemetry import logs
 
@@ -65,13 +68,19 @@ for longer than its disk does."""
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def run(settings: Settings, wrap_store: wiring.StoreWrapper | None = None, roles: frozenset[Role] = ALL_ROLES) -> int:
+def run(
+    settings: Settings,
+    wrap_store: wiring.StoreWrapper | None = None,
+    roles: frozenset[Role] = ALL_ROLES,
+    file: Path | None = None,
+) -> int:
     """Run the service until a signal or a failure.
 
     Args:
         settings: all settings.
         wrap_store: wrapper of each store, for tests.
         roles: roles of this process.
+        file: the configuration file, for the log.
 
     Returns:
         The exit code: 0 after a drain; 1 after a failure, which was logged, or if a call hangs.
@@ -82,7 +91,7 @@ def run(settings: Settings, wrap_store: wiring.StoreWrapper | None = None, roles
         _log.warning("low limit of open files", files=files, remedy="raise it (ulimit -n, LimitNOFILE=)")
     code = ENDED
     try:
-        anyio.run(_run_service, settings, wrap_store, roles, backend_options={"use_uvloop": True})
+        anyio.run(_run_service, settings, wrap_store, roles, file, backend_options={"use_uvloop": True})
     except Exception as error:  # noqa: BLE001 - the end of the process: whatever it was is logged
         for cause in leaf_errors(error):
             expected = isinstance(cause, SfnError)
@@ -97,14 +106,16 @@ def run(settings: Settings, wrap_store: wiring.StoreWrapper | None = None, roles
     return code
 
 
-async def _run_service(settings: Settings, wrap_store: wiring.StoreWrapper | None, roles: frozenset[Role]) -> None:
+async def _run_service(
+    settings: Settings, wrap_store: wiring.StoreWrapper | None, roles: frozenset[Role], file: Path | None
+) -> None:
     # Receive signals before uvicorn starts: it would swallow them, or raise them again after its end.
     with anyio.open_signal_receiver(SIGTERM, SIGINT) as signals:
         failure = FatalErrorReport()
         # Bind first: a process that cannot listen must not open the inbox.
         with listening_socket(settings.listener.host, settings.listener.port) as listener, ExitStack() as others:
             async with wiring.build_service(settings, failure.report, wrap_store, roles) as service:
-                log_listening(settings, listener, roles)
+                log_start(settings, listener, roles, file)
                 drain = settings.listener.drain
                 listeners = [
                     HttpListener(listener, service.application, service.events),
@@ -291,8 +302,10 @@ def _tune_interpreter() -> None:
     sys.setswitchinterval(_SWITCH_INTERVAL)
 
 
-def log_listening(settings: Settings, listener: socket.socket, roles: frozenset[Role] = ALL_ROLES) -> None:
-    """Log the address, and warn of settings that may be mistakes."""
+def log_start(
+    settings: Settings, listener: socket.socket, roles: frozenset[Role] = ALL_ROLES, file: Path | None = None
+) -> None:
+    """Log what starts, and warn of settings that may be mistakes."""
     port = listener.getsockname()[1]
     address = _authority(settings.listener.host)
     scheme = settings.listener.scheme
@@ -302,8 +315,20 @@ def log_listening(settings: Settings, listener: socket.socket, roles: frozenset[
         _log.warning("no token is configured: listening on loopback only")
     if settings.lacks_stores:
         _log.warning("no store is configured: no table can be published", remedy="set [stores.NAME] prefix")
-    parts = {} if roles == ALL_ROLES else {"roles": sorted(roles)}
-    _log.info("listening", url=f"{scheme}://{address}:{port}", port=port, catalogs=sorted(settings.catalogs), **parts)
+    for name, meant in mistaken_variables():
+        _log.warning("environment variable is not a setting", variable=name, remedy=f"did you mean {meant}?")
+    _log.info(
+        "started",
+        version=VERSION,
+        config=str(file.resolve()) if file is not None else None,
+        url=f"{scheme}://{address}:{port}",
+        port=port,
+        roles=sorted(roles),
+        catalogs=sorted(settings.catalogs),
+        gateways=sorted(settings.gateway),
+        pull=sorted(settings.pull),
+        admin="on" if settings.admin.is_enabled and Role.ADMIN in roles else "off",
+    )
 
 
 def _authority(host: str) -> str:

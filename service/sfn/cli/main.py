@@ -28,7 +28,7 @@ def serve(config: options.Config = None, roles: options.Roles = "receiver,worker
     from sfn.errors import SfnError
     from sfn.settings import load
     from sfn.settings.root import check_roles, parse_roles
-    from sfn.settings.sources import ConfigurationError
+    from sfn.settings.sources import ConfigurationError, find_file
 
     try:
         chosen = parse_roles(roles)
@@ -43,7 +43,7 @@ def serve(config: options.Config = None, roles: options.Roles = "receiver,worker
             typer.echo(str(problem), err=True)
         raise typer.Exit(WRONG_USAGE) from None
 
-    raise typer.Exit(service.run(settings, roles=chosen))
+    raise typer.Exit(service.run(settings, roles=chosen, file=find_file(config)))
 
 
 def demo(
@@ -168,7 +168,13 @@ DISTRIBUTION = "iceberg-sfn"
 
 _INSPECT, _ACT = "Inspect", "Act on the running service"
 
-app = typer.Typer(name="sfn", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown")
+app = typer.Typer(
+    name="sfn",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 def _print_version(is_set: bool) -> None:  # noqa: FBT001 - typer's callback
@@ -211,7 +217,7 @@ app.command("retire", rich_help_panel=_ACT)(operator_commands.retire)
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 wrong usage or wrong settings."""
     command = typer.main.get_command(app)
-    _hide_flag_types(typer.Context(command))
+    _hide_flag_types(typer.Context(command, **command.context_settings))
     command()
 
 

@@ -562,7 +562,7 @@ def _wait_until_ready(process: GuardedProcess, log: Path, known: int = 0) -> str
     while time.monotonic() < deadline and process.status() is None:
         events = {record.get("event"): record for record in islice(_log_records(log), known, None)}
         if "ready" in events:
-            return str(events["listening"]["url"])
+            return str(events["started"]["url"])
         time.sleep(0.05)
     tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
     found = f"status {process.status()} and this log:\n{tail}"

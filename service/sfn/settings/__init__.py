@@ -30,7 +30,15 @@ from sfn.errors import SfnError, suggest_name
 from sfn.settings.checks import consistency_errors
 from sfn.settings.root import Settings
 from sfn.settings.sections import AdminSettings, ListenerSettings
-from sfn.settings.sources import ConfigurationError, SettingsSources, load_sources, no_settings_error, variable_name
+from sfn.settings.sources import (
+    ConfigurationError,
+    SettingsSources,
+    find_file,
+    load_sources,
+    near_misses,
+    no_settings_error,
+    variable_name,
+)
 from sfn.settings.types import Section, UnknownUrlParameter
 
 _SECRET_KEYS: Final = frozenset(
@@ -175,13 +183,13 @@ def load_client(path: Path | None, environ: Mapping[str, str] | None = None) -> 
     """Load the sections `listener` and `admin` from the file and the environment; ignore errors in other sections.
 
     Args:
-        path: the TOML file; None for the environment and the defaults alone.
+        path: the TOML file; None for the first of `sfn.settings.sources.DEFAULT_FILES` that exists, if any.
         environ: the environment variables; None for those of the process.
 
     Raises:
         ConfigurationError: with all problems in the two sections.
     """
-    sources = load_sources(path, os.environ if environ is None else environ)
+    sources = load_sources(find_file(path), os.environ if environ is None else environ)
     tables = {name: sources.tables[name] for name in ClientSettings.model_fields if name in sources.tables}
     try:
         return ClientSettings.model_validate(tables)
@@ -191,20 +199,26 @@ def load_client(path: Path | None, environ: Mapping[str, str] | None = None) -> 
 
 def explain_no_settings(path: Path | None, problem: SfnError) -> ConfigurationError:
     """Return the error for a missing setting; it also says if no settings were given at all."""
-    return ConfigurationError((*no_settings_error(path, os.environ), problem))
+    return ConfigurationError((*no_settings_error(find_file(path), os.environ), problem))
+
+
+def mistaken_variables(environ: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
+    """Return the environment variables that look like settings but are none, each with the one that was meant."""
+    known = {section: _known_keys([section]) for section in Settings.model_fields}
+    return near_misses(os.environ if environ is None else environ, known)
 
 
 def load(path: Path | None, environ: Mapping[str, str] | None = None) -> Settings:
     """Load all settings from the file and the environment, and check that they fit together.
 
     Args:
-        path: the TOML file; None for the environment and the defaults alone.
+        path: the TOML file; None for the first of `sfn.settings.sources.DEFAULT_FILES` that exists, if any.
         environ: the environment variables; None for those of the process.
 
     Raises:
         ConfigurationError: with all problems.
     """
-    environ = os.environ if environ is None else environ
+    environ, path = os.environ if environ is None else environ, find_file(path)
     sources, first = load_sources(path, environ), no_settings_error(path, environ)
     try:
         settings = Settings.model_validate(sources.tables)

@@ -323,6 +323,11 @@ class AdminSettings(Section):
     token: Token | None = None
     token_file: File | None = None
 
+    @property
+    def is_enabled(self) -> bool:
+        """True if operators have a token."""
+        return self.token is not None or self.token_file is not None
+
 
 _PORT: Final = 4222
 """The port of a server without one in its URL."""

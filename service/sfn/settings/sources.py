@@ -59,12 +59,22 @@ class SettingsSources:
         return f"{self.file}: [{table}] {key}" if table else f"{self.file}: {key}"
 
 
+DEFAULT_FILES: Final = (Path("sfn.toml"), Path("/etc/sfn/sfn.toml"))
+"""The files that are read if none is named; the first that exists."""
+
+
+def find_file(path: Path | None) -> Path | None:
+    """Return the configuration file: the given one, else the first of `DEFAULT_FILES`; None if there is none."""
+    return path if path is not None else next((file for file in DEFAULT_FILES if file.is_file()), None)
+
+
 def no_settings_error(path: Path | None, environ: Mapping[str, str]) -> tuple[SfnError, ...]:
     """Return an error if neither a file nor any environment variable sets anything; else nothing."""
     if path is not None or any(_is_settings_variable(name) for name in environ):
         return ()
-    remedy = "name it: --config FILE or SFN_CONFIG; or set each key as SFN_SECTION__KEY"
-    return (SfnError("settings", expected="a configuration file", found="none that was given", remedy=remedy),)
+    found = f"neither {' nor '.join(str(file) for file in DEFAULT_FILES)}"
+    remedy = "write one: sfn init; or name it: --config FILE or SFN_CONFIG; or set each key as SFN_SECTION__KEY"
+    return (SfnError("settings", expected="a configuration file", found=found, remedy=remedy),)
 
 
 def variable_name(keys: Sequence[str]) -> str:
@@ -130,3 +140,28 @@ def _matching_key(table: Mapping[str, Any], part: str) -> str:
 
 def _normalised(key: str) -> str:
     return key.upper().replace("-", "_").replace(".", "_")
+
+
+def near_misses(environ: Mapping[str, str], known: Mapping[str, Iterable[str]]) -> list[tuple[str, str]]:
+    """Return the variables that look like settings but are none, each with the variable that was meant.
+
+    `SFN_LISTENER_PORT` has one underscore too few. Kubernetes sets other variables of this form, such as
+    `SFN_SERVICE_HOST`: only those count that end with the key of a section.
+
+    Args:
+        environ: the environment variables.
+        known: by section, its keys; for a section of named tables the keys of each table.
+    """
+    found = []
+    for name in sorted(environ):
+        if not name.startswith(PREFIX) or _is_settings_variable(name):
+            continue
+        rest = name.removeprefix(PREFIX)
+        for section, keys in known.items():
+            start = f"{_normalised(section)}_"
+            ending = max((key for key in keys if rest.endswith(f"_{_normalised(key)}")), key=len, default=None)
+            if not rest.startswith(start) or ending is None:
+                continue
+            middle = rest[len(start) : len(rest) - len(ending)].rstrip("_")
+            found.append((name, variable_name([section, *([middle] if middle else []), ending])))
+    return found

@@ -100,7 +100,7 @@ class Service:
         # No environment: a variable of the user's would win over the file.
         self._process = GuardedProcess(command, env={}, log=self._log)
         self._wait(self._is_ready, f"{self._log} to tell of a ready service")
-        listening = next(record for record in self._records() if record.get("event") == "listening")
+        listening = next(record for record in self._records() if record.get("event") == "started")
         self._client.base_url = httpx.URL(str(listening["url"]))
 
     def stop(self) -> None:
@@ -188,7 +188,7 @@ class Service:
         process = self._process
         if process is None or process.status() is not None:
             raise AssertionError(self._log.read_text())
-        return {"listening", "ready"} <= {record.get("event") for record in self._records()}
+        return {"started", "ready"} <= {record.get("event") for record in self._records()}
 
     def _wait(self, holds: Callable[[], bool], what: str) -> None:
         wait_for(holds, what, PATIENCE, _LOOK_EVERY)
