@@ -15,7 +15,20 @@ from urllib.parse import urlsplit
 import typer
 from typer.core import TyperGroup, TyperOption
 
-from sfn.cli import check, dead_letters, facade, notify, operator_commands, options, read, report, status, sweep, tables
+from sfn.cli import (
+    check,
+    config,
+    dead_letters,
+    facade,
+    notify,
+    operator_commands,
+    options,
+    read,
+    report,
+    status,
+    sweep,
+    tables,
+)
 from sfn.cli.options import FAILED, WRONG_USAGE
 from sfn.errors import SfnError
 
@@ -195,6 +208,7 @@ def sfn(
 
 app.command("serve")(serve)
 app.command("check")(check.check)
+app.add_typer(config.app)
 app.command("facade")(facade.facade)
 app.command("demo")(demo)
 app.command("resolve", rich_help_panel=_INSPECT)(read.resolve)
