@@ -20,6 +20,7 @@ from sfn.cli import (
     config,
     dead_letters,
     facade,
+    init,
     notify,
     operator_commands,
     options,
@@ -206,6 +207,7 @@ def sfn(
     """Write the current metadata location of each Iceberg table next to the table, to read it without its catalog."""
 
 
+app.command("init")(init.init)
 app.command("serve")(serve)
 app.command("check")(check.check)
 app.add_typer(config.app)
