@@ -15,11 +15,12 @@ from tests.support.command_line import executed, forked, place, sfn
 from tests.support.service import configure, lake
 
 READING = ["resolve", "history", "inspect", "verify"]
-WITHOUT_SERVICE = ["serve", "check", "demo", "facade", *READING, "report", "healthcheck"]
-WITH_SERVICE = ["status", "audit", "notify", "reconcile", "dead-letters", "release", "adopt", "retire"]
+WITHOUT_SERVICE = ["init", "config", "serve", "check", "demo", "facade", *READING, "report", "healthcheck"]
+WITH_SERVICE = ["status", "tables", "audit", "notify", "reconcile", "dead-letters", "release", "adopt", "retire"]
 COMMANDS = [
     *((name,) for name in WITHOUT_SERVICE + WITH_SERVICE),
     *(("dead-letters", name) for name in ("list", "show", "replay", "discard")),
+    ("config", "show"),
 ]
 
 

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 from pydantic_core import to_jsonable_python
 
+from sfn.admin.remedies import remedy_for
 from sfn.admin.table_schemas import LastResultModel, PendingChangeModel, TableModel
-from sfn.admin.verdict import remedy_for
 from sfn.cli.client import ServiceAccess, ServiceClient
 from sfn.cli.notify import WaitClock, result_lines, wait_for_table, wait_result
 from sfn.cli.render import to_plain_text

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
+from sfn.admin.remedies import remedy_for
 from sfn.admin.schemas import DeadLetterModel
 from sfn.admin.table_schemas import LastEventModel, LastResultModel, OutcomeModel, PendingChangeModel, TableModel
-from sfn.admin.verdict import remedy_for
 from sfn.cli.render import Tone, to_plain_text
 from sfn.cli.table import TableVerdict, describe_key, table_page, table_verdict
 from sfn.domain.jobs import DeadLetterReason

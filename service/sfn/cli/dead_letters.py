@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from sfn.admin.verdict import remedy_for
+from sfn.admin.remedies import remedy_for
 from sfn.cli import options
 from sfn.cli.options import FAILED
 from sfn.cli.render import Grid, Line, Tone, escape, format_time, progress
@@ -340,7 +340,7 @@ def show(
     ca_file: options.CaFile = None,
 ) -> None:
     """Show dead letters in full: what happened, the remedy, and the undecodable request."""
-    from sfn.admin.verdict import remedy_for
+    from sfn.admin.remedies import remedy_for
     from sfn.cli import render
     from sfn.cli.client import open_service
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from sfn.admin.verdict import remedy_for
+from sfn.admin.remedies import remedy_for
 from sfn.cli import options
 from sfn.cli.options import FAILED, INTERRUPTED, exit_on_error
 from sfn.cli.render import Line, Tone, escape

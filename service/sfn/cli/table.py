@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from sfn.admin.remedies import adopt_command, remedy_for
 from sfn.admin.schemas import DeadLetterModel
 from sfn.admin.table_schemas import OutcomeModel, PendingChangeModel, TableModel
-from sfn.admin.verdict import adopt_command, remedy_for
 from sfn.cli.render import Grid, Line, Page, Tone, escape
 from sfn.clock import format_ago, format_duration, format_seconds, format_since
 from sfn.domain.identifiers import encode_identifier
