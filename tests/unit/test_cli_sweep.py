@@ -23,6 +23,7 @@ from sfn.admin.schemas import (
 )
 from sfn.cli import dead_letters
 from sfn.cli.client import ServiceAccess, ServiceClient
+from sfn.cli.notify import WaitClock
 from sfn.cli.options import complete_catalog, complete_reason
 from sfn.cli.render import to_plain_text
 from sfn.cli.sweep import all_succeeded, check_sweepable, describe_delays, sweep_page, wait_for_sweeps
@@ -70,8 +71,9 @@ def test_sweeps_are_followed_until_all_that_were_asked_for_ended(server: AdminSe
     )
     moved: list[tuple[int, int | None]] = []
     slept: list[float] = []
+    clock = WaitClock(sleep=slept.append)
     found = wait_for_sweeps(
-        service, ASKED, lambda done, total=None: moved.append((done, total)), lambda _: None, slept.append
+        service, ASKED, lambda done, total=None: moved.append((done, total)), lambda _: None, clock=clock
     )
     assert {name: one.state for name, one in found.items()} == {"prod": "failed", "dev": "ended"}
     assert moved == [(0, None), (1, None), (6, 6), (6, 6)]
@@ -83,8 +85,23 @@ def test_a_sweep_that_waits_for_its_catalog_is_told_of_once(server: AdminServer,
     waiting = status(None, sweep(0), breakers=[SILENT, stores])
     server.tell("GET /admin/v1/status", waiting, waiting, status(sweep(0), sweep(0), breakers=[SILENT]))
     told: list[str] = []
-    wait_for_sweeps(service, ASKED, lambda *_: None, told.append, lambda _: None)
+    wait_for_sweeps(service, ASKED, lambda *_: None, told.append, clock=WaitClock(sleep=lambda _: None))
     assert told == ["prod"]
+
+
+def test_a_sweep_is_waited_for_until_the_timeout(server: AdminServer, service: ServiceClient) -> None:
+    running = status(sweep(0, "running", tables=1, known_tables=3), sweep(1))
+    server.tell("GET /admin/v1/status", *[running] * 5)
+    now, slept = [0.0], list[float]()
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    clock = WaitClock(monotonic=lambda: now[0], sleep=sleep)
+    with pytest.raises(TimeoutError):
+        wait_for_sweeps(service, ASKED, lambda *_: None, lambda _: None, timedelta(seconds=1), clock)
+    assert slept == [0.1, 0.2, 0.4, pytest.approx(0.3)]
 
 
 def test_a_sweeps_end_says_what_differed_and_what_it_could_not_do() -> None:

@@ -76,13 +76,17 @@ class WaitClock:
     sleep: Callable[[float], None] = time.sleep
 
 
+SYSTEM_WAIT: Final = WaitClock()
+"""The machine's clock."""
+
+
 def wait_for_table(
     service: ServiceClient,
     catalog: str,
     namespace: tuple[str, ...],
     name: str,
     timeout: timedelta,
-    clock: WaitClock = WaitClock(),
+    clock: WaitClock = SYSTEM_WAIT,
     on_waiting: Callable[[str], None] = lambda _: None,
 ) -> TableModel | None:
     """Wait until every notification of a table is processed, and return the table; None if it is not known any more.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sfn.cli import options
+from sfn.cli.notify import SYSTEM_WAIT, WaitClock
 from sfn.cli.options import FAILED, INTERRUPTED, exit_on_error
 from sfn.cli.render import Grid, Line, Page, ProgressCallback, Tone, escape, format_time, progress
 from sfn.clock import format_duration
@@ -83,7 +83,8 @@ def wait_for_sweeps(
     accepted: SweepAccepted,
     on_progress: ProgressCallback,
     on_waiting: Callable[[str], None],
-    sleep: Callable[[float], None] = time.sleep,
+    timeout: timedelta | None = None,
+    clock: WaitClock = SYSTEM_WAIT,
 ) -> dict[str, SweepModel]:
     """Wait until all requested sweeps ended, and return them by catalog.
 
@@ -92,9 +93,14 @@ def wait_for_sweeps(
         accepted: the accepted request.
         on_progress: receives the number of tables.
         on_waiting: called once with each catalog that does not answer, so that its sweep does not start.
-        sleep: sleeps for a number of seconds.
+        timeout: the longest time to wait; None to wait for the end.
+        clock: the clock.
+
+    Raises:
+        TimeoutError: a sweep has not ended in time; it goes on in the service.
     """
     pause, reported = FIRST_PAUSE, set[str]()
+    until = None if timeout is None else clock.monotonic() + timeout.total_seconds()
     while True:
         status = service.status()
         sweeps = sweeps_since(status, accepted.catalogs, accepted.requested_at)
@@ -109,7 +115,10 @@ def wait_for_sweeps(
             if is_awaited and breaker.allowed_probes <= 1 and breaker.name not in reported:
                 reported.add(breaker.name)
                 on_waiting(breaker.name)
-        sleep(pause)
+        left = pause if until is None else until - clock.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        clock.sleep(min(pause, left))
         pause = min(2 * pause, MAX_PAUSE)
 
 
@@ -335,6 +344,16 @@ def reconcile(
         bool, typer.Option("--dry-run", help="Compare in this process, and write nothing.", show_default=False)
     ] = False,
     wait: Annotated[bool, typer.Option(help="Wait for the end of the sweep.")] = True,
+    timeout: Annotated[
+        timedelta | None,
+        typer.Option(
+            "--timeout",
+            parser=options.parse_age,
+            metavar="TIME",
+            help="The longest time to wait, such as 10m. Default: until the sweep ends.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: options.AsJson = False,
     config: options.Config = None,
     url: options.Url = None,
@@ -343,7 +362,8 @@ def reconcile(
 ) -> None:
     """Have the running service sweep its catalogs now, and show what differed.
 
-    Ends with 1 if the sweep failed, or could not list a namespace or check a table. After Ctrl-C the sweep goes on.
+    Ends with 1 if the sweep failed, could not list a namespace or check a table, or has not ended within --timeout.
+    After Ctrl-C, and after the timeout, the sweep goes on.
 
     With --dry-run this process lists the catalog, loads each table and reads its files, as the configuration says. It
     needs no service and no inbox, and writes nothing. It ends like `diff`: with 0 if nothing differs, with 1 if
@@ -354,7 +374,8 @@ def reconcile(
             raise typer.BadParameter("--dry-run does not use the service: do not pass --url or --token-file")
         good = _dry_run(config, catalog, as_json=as_json)
     else:
-        good = _run_sweep(options.ServiceOptions(config, url, token_file, ca_file), catalog, wait=wait, as_json=as_json)
+        flags = options.ServiceOptions(config, url, token_file, ca_file)
+        good = _run_sweep(flags, catalog, timeout, wait=wait, as_json=as_json)
     if not good:
         raise typer.Exit(FAILED)
 
@@ -371,7 +392,9 @@ def _dry_run(config: Path | None, catalog: str | None, *, as_json: bool) -> bool
     return all(one.is_in_sync for one in found)
 
 
-def _run_sweep(flags: options.ServiceOptions, catalog: str | None, *, wait: bool, as_json: bool) -> bool:
+def _run_sweep(
+    flags: options.ServiceOptions, catalog: str | None, timeout: timedelta | None, *, wait: bool, as_json: bool
+) -> bool:
     from sfn.cli.client import open_service
     from sfn.cli.render import print_error, print_json, print_page, progress
 
@@ -394,9 +417,13 @@ def _run_sweep(flags: options.ServiceOptions, catalog: str | None, *, wait: bool
             print_error(delay)
         try:
             with progress("sweeping", None) as on_progress:
-                sweeps = wait_for_sweeps(service, accepted, on_progress, waits)
+                sweeps = wait_for_sweeps(service, accepted, on_progress, waits, timeout)
             catalogs = service.status().catalogs
             retired = {one.name for one in catalogs if one.retired}
+        except TimeoutError:
+            after = format_duration(timeout or timedelta())
+            print_error(f"no end after {after}: the sweep goes on in the service, `sfn status` shows its progress")
+            return False
         except KeyboardInterrupt:
             print_error("stopped waiting: the sweep goes on in the service, `sfn status` shows its progress")
             raise typer.Exit(INTERRUPTED) from None
