@@ -15,12 +15,12 @@ from tests.support.command_line import executed, forked, place, sfn
 from tests.support.service import configure, lake
 
 READING = ["resolve", "history", "inspect", "verify"]
-WITHOUT_SERVICE = ["init", "config", "serve", "check", "demo", "facade", *READING, "report", "healthcheck"]
-WITH_SERVICE = ["status", "tables", "audit", "notify", "reconcile", "dead-letters", "release", "adopt", "retire"]
+WITHOUT_SERVICE = ["init", "config", "serve", "check", "demo", "facade", *READING, "audit", "healthcheck"]
+WITH_SERVICE = ["status", "tables", "audit-log", "notify", "reconcile", "dead-letters", "release", "adopt", "retire"]
 COMMANDS = [
     *((name,) for name in WITHOUT_SERVICE + WITH_SERVICE),
     *(("dead-letters", name) for name in ("list", "show", "replay", "discard")),
-    ("config", "show"),
+    *(("config", "show"), ("audit", "run"), ("audit", "report")),
 ]
 
 
@@ -104,7 +104,7 @@ def test_without_any_settings_it_shows_what_to_write(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("status",), ("audit",), ("notify", "sales.orders"), ("reconcile",), ("reconcile", "--dry-run")]
+    "arguments", [("status",), ("audit-log",), ("notify", "sales.orders"), ("reconcile",), ("reconcile", "--dry-run")]
 )
 def test_forgotten_configuration_is_named_before_all_that_it_lacks(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     done = forked(*arguments, folder=tmp_path)

@@ -213,10 +213,10 @@ async def test_long_lists_come_a_page_at_a_time(here: Place) -> None:
 
 async def test_what_operators_did_is_on_record(here: Place) -> None:
     assert (await here.sfn("release", "prod", "--yes")).out == "prod: 0 tables released\n"
-    newest, *_ = (await here.sfn("audit", "--limit", "1", "--json")).json["entries"]
+    newest, *_ = (await here.sfn("audit-log", "--limit", "1", "--json")).json["entries"]
     assert (newest["action"], newest["target"], newest["count"]) == ("release", "prod", 0)
     assert newest["actor"].startswith(actor_name())
-    told = await here.sfn("audit", "--limit", "1")
+    told = await here.sfn("audit-log", "--limit", "1")
     assert f"there are more: pass --before {newest['id']}\n" == told.err
 
 

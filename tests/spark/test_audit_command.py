@@ -84,10 +84,10 @@ def test_a_catalog_without_files_gets_them_and_the_next_run_finds_nothing(
     second = run_audit_command(*command)
     assert second.exit_code == 0, second.output
     assert f"{TABLES} rows; {TABLES} unchanged" in second.stdout
-    report_output = CliRunner().invoke(sfn, ["report", str(report), "--json"])
+    report_output = CliRunner().invoke(sfn, ["audit", "report", str(report), "--json"])
     trend = json.loads(report_output.stdout)["trend"]
     assert [(one["tables"], one["differing"]) for one in trend] == [(TABLES, TABLES), (TABLES, 0)]
-    assert "current" in CliRunner().invoke(sfn, ["report", str(report)]).stdout
+    assert "current" in CliRunner().invoke(sfn, ["audit", "report", str(report)]).stdout
 
 
 def test_after_the_hints_and_what_its_letters_call_for_nothing_differs(
@@ -133,7 +133,7 @@ def test_a_service_that_is_away_is_said_and_the_report_is_whole(tmp_path: Path, 
         )
     assert away.exit_code == 1
     assert f"{TABLES} notifications failed: http://127.0.0.1:9: expected a running service" in away.stdout
-    printed = json.loads(CliRunner().invoke(sfn, ["report", str(tmp_path / "report"), "--json"]).stdout)
+    printed = json.loads(CliRunner().invoke(sfn, ["audit", "report", str(tmp_path / "report"), "--json"]).stdout)
     assert (printed["is_whole"], printed["states"]) == (True, {CATALOG: {"missing": TABLES}})
 
 
@@ -158,9 +158,9 @@ def test_what_is_typed_wrongly_is_said_before_anything_runs(
 
 
 def test_a_report_that_is_not_there_is_said(tmp_path: Path) -> None:
-    found = CliRunner().invoke(sfn, ["report", str(tmp_path)])
+    found = CliRunner().invoke(sfn, ["audit", "report", str(tmp_path)])
     assert found.exit_code == 1
-    assert "expected a report, found none; write one: python -m sfn.audit" in found.stderr
+    assert "expected a report, found none; write one: sfn audit run" in found.stderr
 
 
 def test_a_report_whose_own_catalog_is_away_is_said(tmp_path: Path, made: Many) -> None:

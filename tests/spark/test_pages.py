@@ -143,7 +143,7 @@ def test_they_find_what_is_there(configuration: Path, tmp_path: Path) -> None:
         many.running(tmp_path / "c", Many(tmp_path / "lake", AUDITED_TABLES)) as catalog,
     ):
         write_configuration(configuration, catalog)
-        assert RUN_HERE[:3] == ["python", "-m", "sfn.audit"]
+        assert RUN_HERE[:3] == ["sfn", "audit", "run"]
         alone = CliRunner().invoke(app, with_local_paths(RUN_HERE, tmp_path)[3:])
         assert (alone.exit_code, f"{AUDITED_TABLES} rows; 0 unchanged" in alone.stdout) == (0, True), alone.output
         (events := tmp_path / "events").mkdir()
@@ -151,7 +151,7 @@ def test_they_find_what_is_there(configuration: Path, tmp_path: Path) -> None:
         assert f"{AUDITED_TABLES} rows; 0 unchanged" in printed
         # That it runs where spark-submit says, not here.
         assert any('"spark.master":"local[1]"' in file.read_text() for file in events.rglob("*") if file.is_file())
-        with_catalog = [*SHOW_REPORT[:2], RUN_BY_SPARK_SUBMIT[-1], *RUN_BY_SPARK_SUBMIT[-4:-2]]
+        with_catalog = [*SHOW_REPORT[:3], RUN_BY_SPARK_SUBMIT[-1], *RUN_BY_SPARK_SUBMIT[-4:-2]]
         for one in (SHOW_REPORT, with_catalog):
             report = CliRunner().invoke(sfn, with_local_paths(one, tmp_path)[1:])
             assert (report.exit_code, "current" in report.stdout) == (0, True), report.output

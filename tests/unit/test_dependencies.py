@@ -24,7 +24,7 @@ LIBRARY = sorted(PACKAGE.glob("catalogs/pyiceberg*.py"))
 SPARK = [*PACKAGE.glob("spark/**/*.py"), *PACKAGE.parent.glob("pyspark_sfn*.py")]
 _OF_TABLES = "avro_check data_file inspect predicate pyiceberg_files scan table"
 READERS = [PACKAGE / "reader" / f"{name}.py" for name in _OF_TABLES.split()]
-_ON_SPARK = {PACKAGE / "audit" / "spark_job.py", PACKAGE / "audit" / "__main__.py"}
+_ON_SPARK = {PACKAGE / "audit" / name for name in ("spark_job.py", "run.py", "__main__.py")}
 TABLES = [*READERS, *sorted(set(PACKAGE.glob("audit/*.py")) - _ON_SPARK)]
 CLOUDS = {
     "s3": ([PACKAGE / "aws_auth.py", PACKAGE / "storage" / "s3.py"], "botocore"),

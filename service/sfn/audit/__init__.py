@@ -7,5 +7,6 @@
 - `writer`: write a run's slices into the report, resume a run, remove old ones: `RunProgress`.
 - `storage`: the report's place, a directory or a table of a catalog: `ReportLocation`, `DirectoryCatalog`.
 - `throttle`: limit the rate of requests to catalogs, and try failed ones again.
-- `read`: read a report, for `sfn report`. `__main__`: the command `python -m sfn.audit`.
+- `read`: read a report, for `sfn audit report`.
+- `run`: what `sfn audit run` does. `__main__`: its file for `spark-submit`.
 """

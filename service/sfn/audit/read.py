@@ -194,7 +194,7 @@ _RETENTION_COLUMNS: Final = ("commits_behind", "previous_versions_max", "lag_sec
 
 def _choose_run(known: Sequence[RunProgress], where: str, run: str | None) -> RunProgress:
     if not known:
-        remedy = "write one: python -m sfn.audit --report …"
+        remedy = "write one: sfn audit run --report …"
         raise SfnError(where, expected="a report with a run", found="none", remedy=remedy)
     if run is None:
         return known[-1]

@@ -1,6 +1,6 @@
 """Run an audit on Spark: compare every table of catalogs of any size with its directory.
 
-    python -m sfn.audit --config sfn.toml --report /warehouse/ops/audit
+    sfn audit run --config sfn.toml --report /warehouse/ops/audit
 
 Spark distributes the work. Its Python processes run the listener's own code, and write nothing but the report. The
 driver notifies the listener of tables that differ.

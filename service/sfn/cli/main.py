@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup, TyperOption
 
 from sfn.cli import (
+    audit,
     check,
     config,
     dead_letters,
@@ -25,7 +26,6 @@ from sfn.cli import (
     operator_commands,
     options,
     read,
-    report,
     status,
     sweep,
     tables,
@@ -219,8 +219,8 @@ app.command("inspect", rich_help_panel=_INSPECT)(read.inspect)
 app.command("verify", rich_help_panel=_INSPECT)(read.verify)
 app.command("status", rich_help_panel=_INSPECT)(status.status)
 app.command("tables", rich_help_panel=_INSPECT)(tables.tables)
-app.command("audit", rich_help_panel=_INSPECT)(operator_commands.audit)
-app.command("report", rich_help_panel=_INSPECT)(report.report)
+app.command("audit-log", rich_help_panel=_INSPECT)(operator_commands.audit_log)
+app.add_typer(audit.app, rich_help_panel=_INSPECT)
 app.command("healthcheck", rich_help_panel=_INSPECT)(healthcheck)
 app.command("notify", rich_help_panel=_ACT)(notify.notify)
 app.command("reconcile", rich_help_panel=_ACT)(sweep.reconcile)

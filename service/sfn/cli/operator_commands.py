@@ -1,4 +1,4 @@
-"""Commands for a catalog: `sfn adopt`, `sfn release` and `sfn retire`. Also `sfn audit`, the log of commands."""
+"""Commands for a catalog: `sfn adopt`, `sfn release` and `sfn retire`. Also `sfn audit-log`, the log of commands."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def retire(
         print_error(f"{catalog}: the catalog does not answer; its tables' files stay unchanged until it does")
 
 
-def audit(
+def audit_log(
     *,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="The most entries.")] = 100,
     before: Annotated[

@@ -1,4 +1,4 @@
-"""`sfn report`: show the report of an audit on Spark."""
+"""`sfn audit run` and `sfn audit report`: compare every table on Spark, and show what was found."""
 
 from __future__ import annotations
 
@@ -10,13 +10,118 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sfn.cli import options
-from sfn.cli.options import exit_on_error
+from sfn.cli.options import FAILED, INTERRUPTED, exit_on_error
 from sfn.cli.render import Grid, Line, Page, Tone, escape, format_time
 from sfn.clock import format_duration
 from sfn.errors import NotInstalled, SfnError, pluralise
 
 if TYPE_CHECKING:
     from sfn.audit.read import AuditReport, ReportedTable, RunSummary
+
+app = typer.Typer(name="audit", help="Compare every table with its directory, on Spark.", no_args_is_help=True)
+
+
+@app.command()
+def run(
+    *,
+    report: Annotated[
+        str, typer.Option("--report", metavar="DIRECTORY|CATALOG:NS.TABLE", help="Where the report is written.")
+    ],
+    catalog: Annotated[
+        list[str] | None,
+        typer.Option("--catalog", metavar="NAME", help="Only that catalog; may be repeated.", show_default=False),
+    ] = None,
+    deep: Annotated[bool, typer.Option("--deep", help="Also check that all files of current snapshots exist.")] = False,
+    notify: Annotated[
+        bool, typer.Option("--notify/--no-notify", help="Notify the listener of tables that differ.")
+    ] = True,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            "--rate", min=0.1, metavar="N", help="Most tables a second to request from a catalog.", show_default=False
+        ),
+    ] = None,
+    slices: Annotated[
+        int, typer.Option("--slices", metavar="N", help="For a new report: the parts of a run, a power of two.")
+    ] = 32,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Start a new run, even if the last one was interrupted.")
+    ] = False,
+    keep: Annotated[int, typer.Option("--keep", min=1, metavar="N", help="Runs that the report keeps.")] = 90,
+    patience: Annotated[
+        timedelta,
+        typer.Option(
+            "--patience", parser=options.parse_age, metavar="TIME", help="How long to wait for an unreachable catalog."
+        ),
+    ] = timedelta(seconds=60),
+    report_option: options.ReportOptions = None,
+    storage_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--storage-option",
+            metavar="KEY=VALUE",
+            help="With --deep: an option for fsspec to open files.",
+            show_default=False,
+        ),
+    ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master", metavar="URL", help="Spark's master, if spark-submit does not set it.", show_default=False
+        ),
+    ] = None,
+    sender: Annotated[
+        str | None,
+        typer.Option("--sender", metavar="NAME", help="The sender that notifies the listener.", show_default=False),
+    ] = None,
+    as_json: options.AsJson = False,
+    config: options.Config = None,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
+    ca_file: options.CaFile = None,
+) -> None:
+    """Compare every table of the configured catalogs with its directory, and write a report.
+
+    The running listener is notified of tables that differ, and writes their files. So a catalog without any SFN files
+    gets its first ones, too. An interrupted run is resumed; `sfn audit report` shows the findings.
+
+    The exit code is 1 if a table could not be checked, or a notification was not accepted.
+    """
+    with exit_on_error():
+        from sfn.cli.render import print_json, print_page
+        from sfn.spark.start import check_packages
+
+        check_packages()
+        from sfn.audit.run import AuditArguments, render_summary, run_from_arguments
+
+        arguments = AuditArguments(
+            report=report,
+            catalogs=tuple(catalog or ()),
+            deep=deep,
+            notify=notify,
+            rate=rate,
+            slices=slices,
+            fresh=fresh,
+            keep=keep,
+            patience=patience.total_seconds(),
+            report_options=options.parse_pairs("--report-option", report_option),
+            storage_options=options.parse_pairs("--storage-option", storage_option),
+            master=master,
+            sender=sender,
+            flags=options.ServiceOptions(config, url, token_file, ca_file),
+        )
+        try:
+            summary = run_from_arguments(arguments)
+        except KeyboardInterrupt:
+            typer.echo("interrupted; finished slices stay in the report, and the next run resumes", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        print_json(summary)
+    else:
+        print_page(render_summary(summary))
+    if not summary.is_whole:
+        raise typer.Exit(FAILED)
+
 
 _NUMBERS = frozenset(
     {"TABLES", "LAG", "BEHIND", "RETAINED", "LIFETIME", "DIFFER", "UNCHECKED", "UNCHANGED", "WORST LAG"}
@@ -109,18 +214,21 @@ def read_report(
         from sfn.audit import read, storage
     except ImportError as error:
         remedy = "pip install '.[read]'"
-        raise NotInstalled("sfn report", expected="PyIceberg and PyArrow", found=str(error), remedy=remedy) from None
+        raise NotInstalled(
+            "sfn audit report", expected="PyIceberg and PyArrow", found=str(error), remedy=remedy
+        ) from None
     # A report in a directory needs no configuration.
     place = storage.parse_report_location(where, Settings() if config is None else load(config), opened_with)
     with storage.map_report_errors(str(place), "check that it can be reached, and try again"):
         table = storage.find_report(place)
     if table is None:
-        remedy = "write one: python -m sfn.audit --report …"
+        remedy = "write one: sfn audit run --report …"
         raise SfnError(str(place), expected="a report", found="none", remedy=remedy)
     with storage.map_report_errors(str(place), "check that its files can be read, and try again"):
         return read.read_report(table, str(place), run, most, past)
 
 
+@app.command()
 def report(
     report: Annotated[
         str,
@@ -136,7 +244,7 @@ def report(
     as_json: options.AsJson = False,
     config: options.Config = None,
 ) -> None:
-    """Show the report of an audit (`python -m sfn.audit`): tables by state, the worst lag, foreign files, tables near
+    """Show the report of an audit (`sfn audit run`): tables by state, the worst lag, foreign files, tables near
     the end of their metadata retention, tables that could not be checked, and the trend over runs.
 
     The report is an Iceberg table, so any engine can query it in SQL.
