@@ -166,7 +166,7 @@ def test_a_report_that_is_not_there_is_said(tmp_path: Path) -> None:
 def test_a_report_whose_own_catalog_is_away_is_said(tmp_path: Path, made: Many) -> None:
     file = Setting(tmp_path / "service", "http://127.0.0.1:9", made.warehouse).write()
     written = run_audit_command("--config", file, "--report", "lake:ops.audit", "--no-notify")
-    report_output = CliRunner().invoke(sfn, ["report", "lake:ops.audit", "--config", str(file)])
+    report_output = CliRunner().invoke(sfn, ["audit", "report", "lake:ops.audit", "--config", str(file)])
     for found in (written, report_output):
         assert found.exit_code == 1, found.output
         assert (
