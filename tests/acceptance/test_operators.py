@@ -230,6 +230,34 @@ async def test_the_whole_service_is_one_page(here: Place) -> None:
     assert f" at {here.url}, up " in page.out
 
 
+async def test_tables_are_listed_by_state_and_by_glob(here: Place) -> None:
+    for name in ("listed_one", "listed_two"):
+        await here.publish(name)
+    file = here.block("listed_dead")
+    number = await here.letter("listed_dead")
+    found = await here.sfn("tables", "sales.listed_*")
+    lines = [" ".join(line.split()) for line in found.out.splitlines()]
+    assert (found.status, lines[0], lines[-1]) == (0, "TABLE STATE WAITS NEXT ATTEMPT CAUSE", "3 tables")
+    assert lines[1].startswith("prod:sales.listed_dead dead ")
+    assert f"dead letter {number} (foreign-file): " in lines[1]
+    assert lines[2].startswith("prod:sales.listed_one scheduled - in ")
+    dead = await here.sfn("tables", "**listed_*", "--dead", "--json", "--exit-code")
+    assert (dead.status, dead.json["has_more"]) == (1, False)
+    (one,) = dead.json["tables"]
+    assert (one["table"], one["dead_letter"], one["late"]) == ("sales.listed_dead", number, False)
+    assert (await here.sfn("status", "prod:sales.listed_dead", "--exit-code")).status == 1
+    none = await here.sfn("tables", "--held", "--exit-code")
+    assert (none.status, none.out) == (0, "no such table\n")
+    first = await here.sfn("tables", "sales.listed_*", "--limit", "1")
+    assert first.out.splitlines()[-1] == "the first 1; more with --limit or --all"
+    assert len((await here.sfn("tables", "sales.listed_*", "--all", "--json")).json["tables"]) == 3
+    for wrong in (("--state", "late"), ("--sort", "age"), ("--limit", "0")):
+        assert (await here.sfn("tables", *wrong)).status == 2
+    assert "did you mean prod?" in (await here.sfn("tables", "--catalog", "prot")).err
+    file.unlink()
+    assert (await here.sfn("dead-letters", "discard", "--table", "sales.listed_dead", "--yes")).status == 0
+
+
 async def test_a_look_again_and_again_ends_with_ctrl_c(here: Place) -> None:
     told = await interrupted("LAST SWEEP", "status", "--watch", "--config", str(here.configuration), "--url", here.url)
     assert told.status == 0
