@@ -9,9 +9,9 @@ import pytest
 
 from sfn.admin.schemas import CircuitBreakerModel, DeadLetterGroup, DropLimitModel, TableCountsModel
 from sfn.admin.table_schemas import ListedTableModel
-from sfn.admin.verdict import ServiceReport, StatusProblem, verdict_of
+from sfn.admin.verdict import ServiceReport, StatusProblem, describe_sweep, verdict_of
 from sfn.cli.render import to_plain_text
-from sfn.cli.status import describe_problem, describe_sweep, status_page
+from sfn.cli.status import describe_problem, status_page
 from tests.unit.admin_server import CALM, ENDED, NO_TABLES, NOON, SILENT, WELL, catalog, copied, swept
 
 URL = "http://127.0.0.1:8085"

@@ -48,25 +48,27 @@ Authenticate: TypeAlias = Callable[[bytes | None, str | None], str | None]
 Every wrong header takes the same time, and is logged."""
 
 
-def operator_route(authenticate: Authenticate) -> type[APIRoute]:
-    """Return the class of a route that requires the admin token; `request.state.token` has the name of the token.
+class EncodedPathRoute(APIRoute):
+    """A route in whose path percent-encoded characters separate nothing: the name of a table may contain a slash."""
 
-    Percent-encoded characters in a path separate nothing: the name of a table may contain a slash.
+    @override
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        # ASGI's `path` is decoded, so Starlette would split it at the slashes of names.
+        raw: bytes = scope["raw_path"]
+        match, child = super().matches({**scope, "path": raw.decode("ascii")})
+        if match is not Match.NONE:
+            child["path_params"] = {name: unquote(value) for name, value in child["path_params"].items()}
+        return match, child
+
+
+def operator_route(authenticate: Authenticate) -> type[EncodedPathRoute]:
+    """Return the class of a route that requires the admin token; `request.state.token` has the name of the token.
 
     Args:
         authenticate: identifies operators.
     """
 
-    class OperatorRoute(APIRoute):
-        @override
-        def matches(self, scope: Scope) -> tuple[Match, Scope]:
-            # ASGI's `path` is decoded, so Starlette would split it at the slashes of names.
-            raw: bytes = scope["raw_path"]
-            match, child = super().matches({**scope, "path": raw.decode("ascii")})
-            if match is not Match.NONE:
-                child["path_params"] = {name: unquote(value) for name, value in child["path_params"].items()}
-            return match, child
-
+    class OperatorRoute(EncodedPathRoute):
         @override
         async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
             # Not a FastAPI dependency: FastAPI reads the body, and rejects a malformed one, before dependencies.

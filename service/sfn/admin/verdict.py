@@ -22,6 +22,7 @@ from sfn.admin.schemas import (
     SweepModel,
 )
 from sfn.admin.table_schemas import ListedTableModel
+from sfn.clock import format_ago, format_duration, format_since
 from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import pluralise
 
@@ -90,6 +91,41 @@ def verdict_of(status: ServiceStatus, late: Sequence[ListedTableModel], letters:
         return Verdict(state=VerdictState.ATTENTION, since=since, problems=problems)
     is_starting = any(catalog.first_sweep_pending for catalog in status.catalogs)
     return Verdict(state=VerdictState.STARTING if is_starting else VerdictState.WELL, since=None, problems=[])
+
+
+def headline(status: ServiceReport, now: datetime) -> str:
+    """Return the verdict in one line."""
+    verdict = status.verdict
+    if verdict.problems:
+        since = "" if verdict.since is None else f" since {format_since(verdict.since, now)}"
+        lasting = "" if verdict.since is None else f" ({format_duration(now - verdict.since)})"
+        needs = "thing needs" if len(verdict.problems) == 1 else "things need"
+        return f"{len(verdict.problems)} {needs} attention{since}{lasting}"
+    if verdict.state == VerdictState.STARTING:
+        first = [one.name for one in status.catalogs if one.first_sweep_pending]
+        names = ", ".join(f"`{name}`" for name in first)
+        sweeps = "the first sweep of" if len(first) == 1 else "the first sweeps of"
+        verb = "has" if len(first) == 1 else "have"
+        return f"starting: {sweeps} {names} {verb} not ended, so tables may not be known yet"
+    live = sum(one.live_tables for one in status.catalogs)
+    others = sum(one.tables.total for one in status.catalogs) - live
+    waiting = sum(one.tables.due + one.tables.retrying + one.tables.leased for one in status.catalogs)
+    work = f"{waiting:,} in the queue" if waiting else "queue empty"
+    without = f" and {others:,} without a file (dropped, excluded, not published yet)" if others > 0 else ""
+    return f"all is well: {pluralise(live, 'table')}{without}; {work}"
+
+
+def describe_sweep(sweep: SweepModel | None, now: datetime) -> str:
+    """Return the progress of a running sweep, or the result of an ended one."""
+    if sweep is None:
+        return "none yet"
+    if sweep.is_running:
+        total = max(sweep.known_tables, sweep.tables)
+        return f"running for {format_duration(now - sweep.started_at)}: {sweep.tables:,} of {total:,}"
+    when = format_ago(sweep.ended_at or sweep.started_at, now)
+    if sweep.state != "ended":
+        return f"{sweep.state} {when}"
+    return f"{when}: {pluralise(sweep.tables, 'table')}, {sweep.differences_total:,} differed"
 
 
 def _process_problems(status: ServiceStatus) -> Iterator[StatusProblem]:
