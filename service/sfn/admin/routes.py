@@ -23,6 +23,7 @@ from sfn.admin.schemas import (
     AffectedTables,
     DropLimitDetails,
     PassedStepModel,
+    PullSourceModel,
     ReleasedTables,
     RetireRequest,
     SweepAccepted,
@@ -133,6 +134,7 @@ class ProcessInfo:
         sweep_reports: returns the report of the running sweep, or the last one, by catalog.
         retired_catalogs: the retired catalogs.
         roles: roles of this process; empty for all roles.
+        pull_sources: returns the state of the pull sources of this process.
     """
 
     version: str
@@ -145,6 +147,7 @@ class ProcessInfo:
     retired_catalogs: RetiredCatalogs = field(default_factory=RetiredCatalogs)
     lag: LagHistory = field(default_factory=LagHistory)
     roles: frozenset[str] = frozenset()
+    pull_sources: Callable[[], Sequence[PullSourceModel]] = tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,8 @@ class AdminContext:
         clock: the wall clock.
         late_after: how long a table may wait for its publish before it counts as late.
         cached_stats: returns the statistics of the inbox, a few seconds old; None to count them each time.
+        stores: prefix of each configured store, by name.
+        gateways: the catalogs behind each configured gateway, by its name.
     """
 
     inbox: Inbox
@@ -168,6 +173,8 @@ class AdminContext:
     clock: Clock
     late_after: timedelta = timedelta(seconds=60)
     cached_stats: Callable[[], Awaitable[QueueStats]] | None = None
+    stores: Mapping[str, str] = field(default_factory=dict)
+    gateways: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     async def stats(self) -> QueueStats:
         """Return the statistics of the inbox."""

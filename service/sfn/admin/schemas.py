@@ -360,6 +360,55 @@ class CircuitBreakerModel(AdminModel):
         )
 
 
+class StoreModel(AdminModel):
+    """A configured store."""
+
+    name: str
+    prefix: str
+    failing_since: datetime | None = Field(default=None, description="start of its outage; null if it has none")
+    error: str | None = None
+
+
+class GatewayModel(AdminModel):
+    """A configured gateway."""
+
+    name: str
+    catalogs: Sequence[str] = Field(description="the catalogs behind it")
+    open_intents: int = Field(default=0, description="commits through it with an unknown outcome")
+
+
+class PullSourceModel(AdminModel):
+    """A configured pull source, as its process sees it."""
+
+    name: str
+    connected: bool
+    unavailable_since: datetime | None = Field(default=None, description="start of its outage; null if it has none")
+    error: str | None = None
+
+
+class ProcessModel(AdminModel):
+    """A process that shares the inbox."""
+
+    id: str = Field(description="another one after each start")
+    host: str
+    pid: int
+    version: str
+    roles: Sequence[str] = Field(description="empty for all roles")
+    started_at: datetime
+    seen_at: datetime = Field(description="its last report, by its own clock")
+    ready: bool
+    alive: bool = Field(default=True, description="false if it has reported nothing for 30 seconds")
+
+    @property
+    def name(self) -> str:
+        """Host and process id."""
+        return f"{self.host}:{self.pid}"
+
+    def has_role(self, role: str) -> bool:
+        """Return whether the process has a role."""
+        return not self.roles or role in self.roles
+
+
 class ServiceStatus(AdminModel):
     """The state of the service."""
 
@@ -371,6 +420,12 @@ class ServiceStatus(AdminModel):
     breakers: Sequence[CircuitBreakerModel]
     dead_letters: dict[str, int] = Field(description="open dead letters, by reason")
     roles: Sequence[str] = Field(default=(), description="roles of this process; empty for all roles")
+    stores: Sequence[StoreModel] = ()
+    gateways: Sequence[GatewayModel] = ()
+    pull_sources: Sequence[PullSourceModel] = Field(default=(), description="those of all processes")
+    processes: Sequence[ProcessModel] = Field(
+        default=(), description="this process first, then the others that share its inbox"
+    )
 
 
 class AdminRequest(BaseModel):

@@ -131,6 +131,24 @@ def describe_sweep(sweep: SweepModel | None, now: datetime) -> str:
 def _process_problems(status: ServiceStatus) -> Iterator[StatusProblem]:
     if not status.ready:
         yield StatusProblem(kind="not-ready", what=f"not ready: {', '.join(status.not_ready_reasons)}")
+    alive = [one for one in status.processes if one.alive]
+    if alive and not any(one.has_role("worker") for one in alive):
+        gone = max((one.seen_at for one in status.processes if not one.alive and one.has_role("worker")), default=None)
+        yield StatusProblem(
+            kind="no-worker",
+            what="no process with the role worker runs: nothing is published",
+            since=gone,
+            command="sfn serve --roles worker",
+        )
+    for source in status.pull_sources:
+        if source.unavailable_since is not None:
+            yield StatusProblem(
+                kind="pull-source",
+                what=f"the pull source {source.name} has not answered: its events come late",
+                since=source.unavailable_since,
+                cause=source.error,
+                command="sfn check",
+            )
 
 
 def _breaker_problems(breaker: CircuitBreakerModel) -> Iterator[StatusProblem]:

@@ -17,6 +17,7 @@ from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 from typing_extensions import override
 
+from sfn.admin.replicas import Replicas
 from sfn.admin.routes import AdminContext, EncodedPathRoute
 from sfn.admin.status import StatusRoutes
 from sfn.admin.verdict import describe_sweep, headline
@@ -36,19 +37,20 @@ _WRONG_TOKEN_PAUSE: Final = 0.5
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def ui_router(context: AdminContext, tokens: OperatorTokens) -> APIRouter:
+def ui_router(context: AdminContext, tokens: OperatorTokens, replicas: Replicas | None = None) -> APIRouter:
     """Return the routes of the page.
 
     Args:
         context: the inbox, the catalogs and the state of the process.
         tokens: the tokens of operators.
+        replicas: what all processes that share the inbox see; None if this is the only one.
     """
     sessions = Sessions(tokens, context.clock)
     renderer = Renderer(sessions, context.clock, context.process.version)
     router = APIRouter(include_in_schema=False)
     LoginRoutes(sessions, renderer).register(router)
     signed_in = APIRouter(include_in_schema=False, route_class=page_route(sessions, renderer))
-    OverviewRoutes(context, renderer).register(signed_in)
+    OverviewRoutes(context, renderer, replicas).register(signed_in)
     router.include_router(signed_in)
     return router
 
@@ -148,9 +150,9 @@ class LoginRoutes:
 class OverviewRoutes:
     """The overview of the service."""
 
-    def __init__(self, context: AdminContext, renderer: Renderer) -> None:
+    def __init__(self, context: AdminContext, renderer: Renderer, replicas: Replicas | None) -> None:
         self._context, self._renderer = context, renderer
-        self._status = StatusRoutes(context)
+        self._status = StatusRoutes(context, replicas)
 
     def register(self, router: APIRouter) -> None:
         """Add the routes to a router."""
