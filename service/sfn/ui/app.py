@@ -51,6 +51,7 @@ def ui_router(context: AdminContext, tokens: OperatorTokens, replicas: Replicas 
     LoginRoutes(sessions, renderer).register(router)
     signed_in = APIRouter(include_in_schema=False, route_class=page_route(sessions, renderer))
     OverviewRoutes(context, renderer, replicas).register(signed_in)
+    signed_in.add_api_route(f"{PREFIX}/{{rest:path}}", _no_such_page)
     router.include_router(signed_in)
     return router
 
@@ -170,6 +171,10 @@ class OverviewRoutes:
             "paused": "paused" in request.query_params,
         }
         return self._renderer.page(request, "overview.html", values)
+
+
+async def _no_such_page(request: Request) -> Response:
+    raise HTTPException(HTTPStatus.NOT_FOUND, f"there is no page {request.url.path}")
 
 
 async def _read_form(request: Request, sessions: Sessions, session: Session) -> dict[str, str]:
