@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import random
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-import anyio
 import httpx
 from anyio.from_thread import BlockingPortal, start_blocking_portal
-from msgspec.structs import replace
 
-from sfn.clock import SystemClock
-from sfn.domain.identifiers import TableIdentifier
-from sfn.domain.jobs import DeadLetterReason, PublishedPointer, TableState
-from sfn.inbox.jobs import schedule_columns, table_columns
-from sfn.inbox.model import InboxConfig, Job
-from sfn.inbox.schema import JOB, encode_job, encode_key
-from sfn.inbox.sqlite import SqliteInbox
 from tests.servers.chromium import Chromium
+from tests.support.filled_inbox import fill
 from tests.support.processes import wait_for
 from tests.support.service import TOKEN, Daemon, Lake, configure, lake, serving
 
@@ -110,52 +99,9 @@ def staged(folder: Path, more: str = "", filled: int = 0) -> Iterator[Stage]:
         filled: number of tables that its inbox knows already; the catalog does not have them.
     """
     if filled:
-        fill(folder / "inbox" / "inbox.db", filled)
+        fill(folder / "inbox" / "inbox.db", "prod", filled)
     with start_blocking_portal("asyncio") as portal, portal.wrap_async_context_manager(lake(folder)) as made:
         configuration = configure(made, ADMIN + more)
         configuration.chmod(0o600)
         with portal.wrap_async_context_manager(serving(configuration)) as daemon:
             yield Stage(made, daemon, str(daemon.client.base_url).rstrip("/"), portal)
-
-
-def fill(file: Path, count: int) -> None:
-    """Make an inbox that knows tables, of which a few wait, fail or were given up."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-
-    async def make() -> None:
-        async with SqliteInbox.opened(file, InboxConfig(), SystemClock()):
-            pass
-
-    anyio.run(make)
-    with closing(sqlite3.connect(file)) as database:
-        marks = ",".join("?" * len(JOB.columns))
-        rows = (
-            (
-                encode_key(one.subject),
-                one.subject.catalog,
-                *schedule_columns(one, 1),
-                *table_columns(one),
-                encode_job(one),
-            )
-            for one in _jobs(count)
-        )
-        database.executemany(f"INSERT INTO job({','.join(JOB.columns)}) VALUES({marks})", rows)
-        database.execute("INSERT INTO concurrency_group(id,catalog,store,priority) VALUES(1,'prod','','background')")
-        database.commit()
-
-
-def _jobs(count: int) -> Iterator[Job]:
-    now, chance = SystemClock().now(), random.Random(7)
-    for number in range(count):
-        table = TableIdentifier("prod", (f"ns{number % 97}",), f"table_{number}")
-        location = f"s3://lake/{table.namespace[0]}/{table.name}"
-        file = f"{location}/metadata/{number % 90:05d}-{chance.randbytes(16).hex()}.metadata.json"
-        live = PublishedPointer(file, f"u{number}", location, now)
-        state = TableState(live=live, has_settled=True)
-        job = Job(table, now + timedelta(hours=8), table_state=state, version=1, processed_version=1)
-        if number % 500 == 0:
-            since, due = now - timedelta(seconds=100 + number % 777), now + timedelta(minutes=5)
-            job = replace(job, version=2, attempt=3, pending_since=since, due_at=due)
-        elif number % 2_000 == 7:
-            job = replace(job, reason=DeadLetterReason.PERMANENT, pending_since=now - timedelta(hours=1))
-        yield job
