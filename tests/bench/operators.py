@@ -1,4 +1,4 @@
-"""What the page for operators costs, with many tables; and the memory of a service that knows many, and does nothing."""
+"""What the page for operators costs with many tables, and the memory of a service that knows many and is idle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.filled_inbox import fill
 
 TABLES: Final = 100_000
 MEMORY: Final = {0: 90, 100_000: 120, 1_000_000: 200}
-"""MiB that an idle service may have, by the number of tables that it knows."""
+"""MB (10^6 bytes) that an idle service may have, by the number of tables that it knows."""
 PAGE_GOAL: Final = Goal("value", "<=", 300)
 ACCEPT_GOAL: Final = Goal("ratio", ">=", 0.95)
 PAGES: Final = (
@@ -43,7 +43,7 @@ PAUSE: Final = 0.25
 """Seconds between two pages of the readers: twenty operators whose overview renews itself, or four that click."""
 _SETTLE: Final = 10.0
 """Seconds after the start until memory is read."""
-_MIB: Final = 2**20
+_MB: Final = 10**6
 
 Say = Callable[[str], None]
 
@@ -151,10 +151,10 @@ def measure_memory(counts: Sequence[int], folder: Path, say: Say) -> list[Figure
                 fill(setting.inbox, CATALOG, count)
             with service(setting) as running:
                 time.sleep(_SETTLE)
-                used = running.process.memory_info().rss / _MIB
-        say(f"memory with {count:,} tables: {used:.1f} MiB")
+                used = running.process.memory_info().rss / _MB
+        say(f"memory with {count:,} tables: {used:.1f} MB")
         goal = Goal("value", "<", MEMORY[count]) if count in MEMORY else None
-        figures.append(Figure(name=f"idle_memory_{count}_tables", unit="MiB", runs=[Run(used)], goal=goal))
+        figures.append(Figure(name=f"idle_memory_{count}_tables", unit="MB", runs=[Run(used)], goal=goal))
     return figures
 
 

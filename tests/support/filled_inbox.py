@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sfn.clock import SystemClock
 from sfn.domain.identifiers import TableIdentifier
-from sfn.domain.jobs import DeadLetterReason, PublishedPointer, TableState
+from sfn.domain.jobs import DeadLetterReason, Priority, PublishedPointer, TableState
 from sfn.inbox.jobs import schedule_columns, table_columns
 from sfn.inbox.model import InboxConfig, Job
 from sfn.inbox.schema import JOB, encode_job, encode_key
@@ -43,8 +43,8 @@ def fill(file: Path, catalog: str, count: int) -> None:
         )
         marks = ",".join("?" * len(JOB.columns))
         database.executemany(f"INSERT INTO job({','.join(JOB.columns)}) VALUES({marks})", rows)
-        group = "INSERT INTO concurrency_group(id,catalog,store,priority) VALUES(1,?,'','background')"
-        database.execute(group, (catalog,))
+        group = "INSERT INTO concurrency_group(id,catalog,store,priority) VALUES(1,?,'',?)"
+        database.execute(group, (catalog, Priority.LIVE.value))
         database.commit()
 
 
