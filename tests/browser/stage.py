@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -90,18 +91,22 @@ class Stage:
 
 
 @contextmanager
-def staged(folder: Path, more: str = "", filled: int = 0) -> Iterator[Stage]:
-    """A service that runs.
+def staged(folder: Path, more: str = "", filled: int = 0, port: int = 0) -> Iterator[Stage]:
+    """A service that runs, and that may not write where it is forbidden to, even if root runs it.
 
     Args:
         folder: for everything of it.
         more: more of its configuration.
         filled: number of tables that its inbox knows already; the catalog does not have them.
+        port: where it listens; 0 for any free port.
     """
+    obeys = ("setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override")
+    launcher = obeys if os.geteuid() == 0 else ()
     if filled:
         fill(folder / "inbox" / "inbox.db", "prod", filled)
     with start_blocking_portal("asyncio") as portal, portal.wrap_async_context_manager(lake(folder)) as made:
         configuration = configure(made, ADMIN + more)
+        configuration.write_text(configuration.read_text().replace("port = 0", f"port = {port}"))
         configuration.chmod(0o600)
-        with portal.wrap_async_context_manager(serving(configuration)) as daemon:
+        with portal.wrap_async_context_manager(serving(configuration, launcher=launcher)) as daemon:
             yield Stage(made, daemon, str(daemon.client.base_url).rstrip("/"), portal)

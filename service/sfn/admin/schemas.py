@@ -113,6 +113,8 @@ class DeadLetterGroup(AdminModel):
     count: int
     since: datetime = Field(description="when the oldest of them was opened")
     cause: str = Field(description="the cause of the newest of them")
+    newest: int | None = Field(default=None, description="id of the newest of them")
+    table: str | None = Field(default=None, description="its table, as `catalog:table`; null if it is not about one")
 
 
 class DeadLetterPage(AdminModel):

@@ -25,6 +25,7 @@ from sfn.admin.schemas import (
 from sfn.admin.table_schemas import ListedTableModel, TableSearch
 from sfn.admin.tables import TableRoutes
 from sfn.admin.verdict import ServiceReport, verdict_of
+from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import DeadLetterReason
 from sfn.inbox import STAT_STATES, QueueStats
 from sfn.inbox.model import DeadLetterFilter
@@ -132,8 +133,14 @@ class StatusRoutes:
         for reason, count in sorted(_by_reason(stats.dead_letters).items()):
             newest = await self._inbox.list_newest(DeadLetterFilter(reason=DeadLetterReason(reason)), 1)
             since = min(at for (_, one), at in stats.letters_since.items() if one == reason)
-            cause = newest[0].cause if newest else "closed meanwhile"
-            groups.append(DeadLetterGroup(reason=reason, count=count, since=since, cause=cause))
+            if newest:
+                subject = newest[0].subject
+                table = str(subject) if isinstance(subject, TableIdentifier) else None
+                cause, number = newest[0].cause, newest[0].id
+                group = DeadLetterGroup(
+                    reason=reason, count=count, since=since, cause=cause, newest=number, table=table
+                )
+                groups.append(group)
         return groups
 
     async def _foreign_catalog_id(self, name: str, catalog_id: str | None) -> str | None:
