@@ -115,8 +115,29 @@ class DeadLetterGroup(AdminModel):
     cause: str = Field(description="the cause of the newest of them")
 
 
+class DeadLetterCause(AdminModel):
+    """The dead letters with one reason and one cause."""
+
+    reason: ReasonText
+    cause: str
+    count: int
+    opened_at: datetime = Field(description="when the oldest of them was opened")
+    newest_at: datetime = Field(description="when the newest of them was opened")
+    example: int = Field(description="id of the oldest of them")
+    about: str | None = Field(description="the table or catalog of the example, or the sender of its request")
+    remedy: str = Field(description="what to do about the example")
+
+
+class DeadLetterCauses(AdminModel):
+    """Dead letters by cause, the most frequent cause first."""
+
+    causes: Sequence[DeadLetterCause]
+    letters: int = Field(description="number of counted letters")
+    has_more: bool = Field(description="true if older letters match, too: only the newest 20,000 are read")
+
+
 class DeadLetterPage(AdminModel):
-    """A page of dead letters, by id."""
+    """A page of dead letters, by id; with a cause in the search it may be short, and even empty, before the end."""
 
     dead_letters: Sequence[DeadLetterModel]
     next: int | None = Field(description="`after` of the next page; null at the end")
@@ -388,12 +409,29 @@ class DeadLetterCriteria(AdminRequest):
     sender: str | None = Field(default=None, description="sender of the undecodable request")
     before: AwareDatetime | None = Field(default=None, description="opened earlier than this")
     since: AwareDatetime | None = Field(default=None, description="opened at this time or later")
+    cause: str | None = Field(default=None, description="the whole `cause` of the letters")
+    cause_contains: str | None = Field(default=None, description="a part of their cause, in upper or lower case")
+
+    @property
+    def names_cause(self) -> bool:
+        """True if it selects letters by their cause."""
+        return self.cause is not None or self.cause_contains is not None
+
+    def matches_cause(self, cause: str) -> bool:
+        """Return whether letters with a cause match; the inbox checks everything else."""
+        is_whole = self.cause is None or cause == self.cause
+        return is_whole and (self.cause_contains is None or self.cause_contains.casefold() in cause.casefold())
 
 
-class DeadLetterSearch(DeadLetterCriteria):
-    """A page of a search for dead letters."""
+class DeadLetterCauseSearch(DeadLetterCriteria):
+    """The dead letters that are counted by cause."""
 
     status: LetterStatus | Literal["all"] = LetterStatus.OPEN
+
+
+class DeadLetterSearch(DeadLetterCauseSearch):
+    """A page of a search for dead letters."""
+
     after: int = Field(default=0, ge=0, le=MAX_ID, description="`next` of the page before")
     limit: int = Field(default=100, ge=1, le=MAX_BATCH)
 
