@@ -1,4 +1,4 @@
-"""`CauseCounter`: dead letters by cause. The cause is a part of the detail of a letter, so no database can group by it."""
+"""`CauseCounter`: dead letters by cause. The cause is a part of the detail of a letter, so no database can count it."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from sfn.inbox.model import DeadLetterStatus as LetterStatus
 
 if TYPE_CHECKING:
     from sfn.domain.events import UndecodableRequest
+    from sfn.http.recent_requests import SenderActivity
     from sfn.inbox import DropLimitState
     from sfn.inbox.model import AuditEntry, DeadLetter
     from sfn.worker.capacity import CircuitBreakerState
@@ -381,6 +382,39 @@ class CircuitBreakerModel(AdminModel):
         )
 
 
+class SenderModel(AdminModel):
+    """The last requests of a sender to this process."""
+
+    name: str
+    accepted_at: datetime | None = Field(description="last accepted request since the start of the process")
+    client: str | None = Field(description="address of that request")
+    refused_at: datetime | None = Field(description="last refused request after which it was identified")
+    status: int | None = Field(description="HTTP status of that refusal")
+    reason: str | None = Field(description="reason of that refusal")
+
+    @classmethod
+    def from_activity(cls, name: str, activity: SenderActivity) -> SenderModel:
+        accepted, refused = activity.accepted, activity.refused
+        return cls(
+            name=name,
+            accepted_at=accepted.at if accepted is not None else None,
+            client=accepted.client if accepted is not None else None,
+            refused_at=refused.at if refused is not None else None,
+            status=refused.status if refused is not None else None,
+            reason=refused.reason if refused is not None else None,
+        )
+
+
+class UnauthorizedClientModel(AdminModel):
+    """An address whose requests with events were repeatedly answered with 401 within the last 10 minutes."""
+
+    client: str | None
+    count: int
+    since: datetime
+    last_at: datetime
+    senders: Sequence[str] = Field(description="senders whose last accepted request came from this address")
+
+
 class ServiceStatus(AdminModel):
     """The state of the service."""
 
@@ -392,6 +426,10 @@ class ServiceStatus(AdminModel):
     breakers: Sequence[CircuitBreakerModel]
     dead_letters: dict[str, int] = Field(description="open dead letters, by reason")
     roles: Sequence[str] = Field(default=(), description="roles of this process; empty for all roles")
+    senders: Sequence[SenderModel] = Field(default=(), description="senders and pull sources, as this process saw them")
+    unauthorized: Sequence[UnauthorizedClientModel] = Field(
+        default=(), description="clients whose tokens or signatures this process refuses"
+    )
 
 
 class AdminRequest(BaseModel):

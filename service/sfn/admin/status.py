@@ -17,9 +17,11 @@ from sfn.admin.schemas import (
     DeadLetterGroup,
     DropLimitModel,
     LagModel,
+    SenderModel,
     ServiceStatus,
     SweepModel,
     TableCountsModel,
+    UnauthorizedClientModel,
 )
 from sfn.admin.table_schemas import ListedTableModel, TableSearch
 from sfn.admin.tables import TableRoutes
@@ -64,6 +66,17 @@ class StatusRoutes:
             breakers=[CircuitBreakerModel.from_state(breaker) for breaker in process.breakers()],
             dead_letters=_by_reason(stats.dead_letters),
             roles=sorted(process.roles),
+            senders=[SenderModel.from_activity(name, one) for name, one in process.recent.activities.items()],
+            unauthorized=[
+                UnauthorizedClientModel(
+                    client=one.client,
+                    count=one.count,
+                    since=one.since,
+                    last_at=one.last_at,
+                    senders=process.recent.senders_at(one.client),
+                )
+                for one in process.recent.unauthorized()
+            ],
         )
 
     async def audit(

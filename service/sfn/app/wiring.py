@@ -46,6 +46,7 @@ from sfn.formats.event import Sender
 from sfn.gateway.connection import MAX_WRITE
 from sfn.http.app import ListenerApplication, build_app, metrics_router
 from sfn.http.ingest import EventFilter, EventsEndpoint, Readiness, to_request
+from sfn.http.recent_requests import RecentRequests
 from sfn.http.responses import AsgiApplication
 from sfn.http.secrets import WatchedTokenFile
 from sfn.http.senders import ANONYMOUS
@@ -336,6 +337,7 @@ async def build_service(
             sweep_reports=worker.sweeps,
             retired_catalogs=retirement,
             lag=lag,
+            recent=RecentRequests(clock, settings.origins or [ANONYMOUS]),
             roles=frozenset() if roles == ALL_ROLES else roles,
         )
         is_relevant = build_event_filter(settings, retirement).is_relevant
@@ -372,7 +374,7 @@ async def build_service(
             runs_worker=Role.WORKER in roles,
             gateways=gateways,
             pull_sources=build_pull_sources(
-                settings, inbox, build_event_filter(settings, retirement), metering.metrics, clock
+                settings, inbox, build_event_filter(settings, retirement), metering.metrics, clock, process.recent
             )
             if is_receiver
             else (),
@@ -465,6 +467,7 @@ def _build_application(
         on_fatal=on_fatal,
         metrics=metering.metrics.events,
         memory=memory,
+        recent=process.recent,
     )
     operations = AdminContext(
         inbox=inbox,
