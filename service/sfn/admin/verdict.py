@@ -194,8 +194,7 @@ def _unauthorized_problems(status: ServiceStatus) -> Iterator[StatusProblem]:
         kind="unauthorized",
         what=f"{pluralise(count, 'request')} with events {'was' if count == 1 else 'were'} refused with 401",
         since=min(one.since for one in clients),
-        cause=f"no valid token or signature from {', '.join(addresses)}{more}"
-        f" (last at {last_at:%H:%M:%S} UTC){known}",
+        cause=f"no valid token or signature from {', '.join(addresses)}{more} (last at {last_at:%H:%M:%S} UTC){known}",
         command=f"compare {secrets} with the sender's token; if no sender of yours is there, nothing is lost",
     )
 

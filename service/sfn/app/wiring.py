@@ -65,6 +65,7 @@ from sfn.storage import ObjectStore, PrefixRouter, StoreRouter
 from sfn.telemetry.metrics import Metrics
 from sfn.telemetry.scrape import LabelNames, Scrape, ScrapedStats, ScrapeSources
 from sfn.ui.app import ui_router
+from sfn.ui.home import home_router
 from sfn.worker.lag import LagHistory
 from sfn.worker.outcome_log import OutcomeLog, OutcomeMetrics, OutcomeSinks
 from sfn.worker.worker import Worker
@@ -495,6 +496,7 @@ def _build_application(
         on_fatal=on_fatal,
         memory=memory,
         routers=[
+            home_router(operations.clock, VERSION, has_operators=operated is not None),
             *([] if operated is None else [routes(operations, operated.authenticate), ui_router(operations, operated)]),
             metering.routes(inbox.stats, process, access_control.scrapers),
         ],
