@@ -21,7 +21,7 @@ _MIN_AGE: Final = 1.0
 _MAX_SHARE: Final = 20
 """Counting takes at most one part in this many of the time."""
 _MAX_CACHED: Final = 32
-"""The most searches whose counts are cached."""
+"""The most searches with a cached count."""
 
 ToFilter = Callable[[DeadLetterCauseSearch], Awaitable[DeadLetterFilter]]
 """Return the filter of a search; raise `HTTPException` for an unknown catalog."""

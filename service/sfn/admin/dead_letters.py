@@ -199,7 +199,7 @@ def _skipped_ids(selection: DeadLetterSelection, batch: Sequence[DeadLetter]) ->
 
 
 def _is_empty_by_cause(selection: DeadLetterSelection, batch: Sequence[DeadLetter]) -> bool:
-    """Return True for a batch whose letters all have other causes: it is not an entry in the audit log."""
+    """Return True for a batch of letters with other causes only: the audit log gets no entry for it."""
     return not batch and selection.filter is not None and selection.filter.names_cause
 
 

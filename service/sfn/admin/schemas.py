@@ -406,13 +406,13 @@ class SenderModel(AdminModel):
 
 
 class UnauthorizedClientModel(AdminModel):
-    """An address whose requests with events were repeatedly answered with 401 within the last 10 minutes."""
+    """An address with repeated requests that were answered with 401, the last within the last 10 minutes."""
 
     client: str | None
     count: int
     since: datetime
     last_at: datetime
-    senders: Sequence[str] = Field(description="senders whose last accepted request came from this address")
+    senders: Sequence[str] = Field(description="senders with their last accepted request from this address")
 
 
 class ServiceStatus(AdminModel):
@@ -428,7 +428,7 @@ class ServiceStatus(AdminModel):
     roles: Sequence[str] = Field(default=(), description="roles of this process; empty for all roles")
     senders: Sequence[SenderModel] = Field(default=(), description="senders and pull sources, as this process saw them")
     unauthorized: Sequence[UnauthorizedClientModel] = Field(
-        default=(), description="clients whose tokens or signatures this process refuses"
+        default=(), description="clients that this process refuses, because their tokens or signatures are wrong"
     )
 
 

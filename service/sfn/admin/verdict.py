@@ -179,7 +179,7 @@ def _late_problems(catalog: CatalogModel, late: Sequence[ListedTableModel]) -> I
 
 
 def _unauthorized_problems(status: ServiceStatus) -> Iterator[StatusProblem]:
-    """Yield one problem for all clients whose tokens are refused; it is gone 10 minutes after the last refusal."""
+    """Yield one problem for all clients with refused tokens; it is gone 10 minutes after the last refusal."""
     clients = status.unauthorized
     if not clients:
         return

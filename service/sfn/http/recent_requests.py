@@ -21,13 +21,13 @@ from sfn.domain.events import Notification, PutResult
 from sfn.domain.identifiers import JobKey
 
 MAX_REQUESTS: Final = 500
-"""The most accepted requests, and the most refused ones, that are kept in memory."""
+"""The most accepted requests, and the most refused ones, in memory."""
 FADES_AFTER: Final = timedelta(minutes=10)
 """How long after its last 401 an address counts as refused."""
 MIN_UNAUTHORIZED: Final = 3
 """Requests with 401 from which an address counts as refused: a scanner that tries once does not."""
 _MAX_CLIENTS: Final = 100
-"""The most addresses whose requests with 401 are counted."""
+"""The most addresses with counted requests."""
 _MAX_REASON: Final = 300
 """The most characters of the reason of a refusal."""
 _SYSTEM: Final = SystemClock()
@@ -165,7 +165,7 @@ class RecentRequests:
         return list(islice((one for one in newest_first if sender is None or (one.sender or "") == sender), most))
 
     def unauthorized(self) -> list[UnauthorizedClient]:
-        """Return the addresses whose requests are repeatedly answered with 401, those with the most requests first.
+        """Return the addresses with repeated 401s, those with the most requests first.
 
         An address fades `FADES_AFTER` its last such request.
         """
@@ -174,7 +174,7 @@ class RecentRequests:
         return sorted(found, key=lambda one: -one.count)
 
     def senders_at(self, client: str | None) -> list[str]:
-        """Return the senders whose last accepted request came from an address."""
+        """Return the senders with their last accepted request from an address."""
         if client is None:
             return []
         return [

@@ -80,25 +80,25 @@ class DeadLetterPages:
         """The letters by cause; one by one with `view=list`, or with `like`, the id of a letter with the same cause."""
         fields = filled(request.query_params)
         search = parse_fields(DeadLetterSearch, {**await self._criteria_fields(fields), "limit": PAGE})
-        kept = {name: fields[name] for name in (*DeadLetterCauseSearch.model_fields, "like") if name in fields}
+        filters = {name: fields[name] for name in (*DeadLetterCauseSearch.model_fields, "like") if name in fields}
         values: dict[str, Any] = {
             "search": search,
-            "fields": kept,
+            "fields": filters,
             "catalogs": list(self._context.catalogs),
             "reasons": list(DeadLetterReason),
             "statuses": _STATUSES,
             "result": describe_result(fields),
             "utc": _local_text,
-            "like": lambda number: address(PATH, {**kept, "like": number}),
-            "listed": address(PATH, {**kept, "view": "list"}),
-            "grouped": address(PATH, {name: text for name, text in kept.items() if name != "like"}),
+            "like": lambda number: address(PATH, {**filters, "like": number}),
+            "listed": address(PATH, {**filters, "view": "list"}),
+            "grouped": address(PATH, {name: text for name, text in filters.items() if name != "like"}),
             "order": lambda verb, like=None: address(
-                f"{PATH}/{verb}", {**kept, "status": None, "like": like or kept.get("like")}
+                f"{PATH}/{verb}", {**filters, "status": None, "like": like or filters.get("like")}
             ),
         }
         if "like" in fields or fields.get("view") == "list":
             found, following = await self._page(search)
-            older = address(PATH, {**kept, "view": "list", "after": following}) if following is not None else None
+            older = address(PATH, {**filters, "view": "list", "after": following}) if following is not None else None
             return self._renderer.page(request, "dead_letters_list.html", {**values, "letters": found, "more": older})
         causes = await self._routes.causes(parse_fields(DeadLetterCauseSearch, search.model_dump(exclude_none=True)))
         return self._renderer.page(request, "dead_letters.html", {**values, "counted": causes, "most": PAGE})

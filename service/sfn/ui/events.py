@@ -43,20 +43,20 @@ class RecentRequestPages:
         found = recent.latest(
             most + 1, sender="" if chosen == UNIDENTIFIED else chosen, refused_only="refused" in fields
         )
-        kept: dict[str, str] = {name: fields[name] for name in _FILTERS if name in fields}
+        filters: dict[str, str] = {name: fields[name] for name in _FILTERS if name in fields}
         values = {
             "requests": found[:most],
             "has_more": len(found) > most,
             "most": most,
-            "all": address(PATH, {**kept, "all": "true"}),
+            "all": address(PATH, {**filters, "all": "true"}),
             "activities": recent.activities,
             "unauthorized": [(one, recent.senders_at(one.client)) for one in recent.unauthorized()],
             "chosen": chosen,
             "unidentified": UNIDENTIFIED,
             "refused_only": "refused" in fields,
-            "here": address(PATH, kept),
+            "here": address(PATH, filters),
             "paused": "paused" in fields,
-            "pause": address(PATH, {**kept, "paused": "true"}),
+            "pause": address(PATH, {**filters, "paused": "true"}),
             "phrase": _phrase,
             "is_receiver": not self._process.roles or "receiver" in self._process.roles,
         }

@@ -87,7 +87,7 @@ class HeldDropPages:
         return await self._question(request, filled(request.query_params).get("catalog", ""))
 
     async def release(self, request: Request) -> Response:
-        """Release the held tables of a catalog whose name was typed."""
+        """Release the held tables of a catalog, if its name was typed."""
         catalog, typed = request.state.form.get("catalog", ""), request.state.form.get("typed", "").strip()
         if typed != catalog:
             found = f"you typed “{typed}”" if typed else "the field was empty"
