@@ -322,26 +322,33 @@ def test_a_configuration_that_cannot_be_read_completes_nothing(tmp_path: Path, t
 DENIED, FULL = "expected permission to write here, found 403", "expected room for a small file, found ENOSPC"
 
 
-def caused(*causes: str) -> Reply:
-    found = [to_jsonable_python(copied(LETTER, id=number, cause=cause)) for number, cause in enumerate(causes, start=1)]
-    return Reply(200, {"dead_letters": found, "next": None})
+def counted(*causes: tuple[str, int]) -> Reply:
+    found = [
+        {
+            "reason": "permanent",
+            "cause": cause,
+            "count": count,
+            "about": "sales.orders",
+            "remedy": "repair it",
+            "opened_at": NOON.isoformat(),
+            "newest_at": NOON.isoformat(),
+            "example": number,
+        }
+        for number, (cause, count) in enumerate(causes, start=1)
+    ]
+    return Reply(200, {"causes": found, "letters": 3, "has_more": False})
 
 
 def test_letters_are_chosen_by_a_part_of_their_cause(server: AdminServer, service: ServiceClient) -> None:
-    server.tell("GET /admin/v1/dead-letters", caused(DENIED, FULL, DENIED))
-    found = dead_letters.fetch_letters(service, DeadLetterCriteria(), "open", 0, "PERMISSION to write")
-    assert [letter.id for letter in found.dead_letters] == [1, 3]
-    assert server.asked[-1].path.endswith("limit=1000")
-    server.tell("GET /admin/v1/dead-letters", caused(DENIED, FULL, DENIED))
-    found = dead_letters.fetch_letters(service, DeadLetterCriteria(), "open", 1, "permission")
-    assert ([letter.id for letter in found.dead_letters], found.next) == ([1], 1)
+    server.tell("GET /admin/v1/dead-letters", letters(1, following=7), letters(following=1007), letters(8))
+    chosen = DeadLetterCriteria(cause_contains="PERMISSION to write")
+    found = dead_letters.fetch_letters(service, chosen, "open", 0)
+    assert ([letter.id for letter in found.dead_letters], found.next) == ([1, 8], None)
+    assert server.asked[-1].path.endswith("cause_contains=PERMISSION+to+write&limit=1000&after=1007")
 
 
-def test_letters_are_counted_by_cause_most_frequent_first(server: AdminServer, service: ServiceClient) -> None:
-    server.tell("GET /admin/v1/dead-letters", caused(FULL, DENIED, DENIED))
-    causes = dead_letters.group_by_cause(
-        dead_letters.fetch_letters(service, DeadLetterCriteria(), "open", 0).dead_letters
-    )
-    assert [(one.cause, one.count, one.example) for one in causes] == [(DENIED, 2, 2), (FULL, 1, 1)]
+def test_letters_are_counted_by_cause_by_the_service(server: AdminServer, service: ServiceClient) -> None:
+    server.tell("GET /admin/v1/dead-letter-causes", counted((DENIED, 2), (FULL, 1)))
+    causes = service.dead_letter_causes({"status": "open"}).causes
     grid = dead_letters.causes_grid(causes, LETTER.opened_at)
-    assert [(row[0], row[-1]) for row in grid.rows] == [("2", DENIED), ("1", FULL)]
+    assert [(row[0], row[3], row[-1]) for row in grid.rows] == [("2", "1", DENIED), ("1", "2", FULL)]

@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, NoReturn
 from uuid import uuid4
 
@@ -19,7 +19,16 @@ import structlog
 from pydantic import ValidationError
 
 from sfn.admin.routes import ProcessInfo
-from sfn.admin.schemas import AdminModel, CircuitBreakerModel, LagModel, ProcessModel, PullSourceModel, SweepModel
+from sfn.admin.schemas import (
+    AdminModel,
+    CircuitBreakerModel,
+    LagModel,
+    ProcessModel,
+    PullSourceModel,
+    SenderModel,
+    SweepModel,
+    UnauthorizedClientModel,
+)
 from sfn.catalogs.activity import CatalogAnswers
 from sfn.clock import Clock
 from sfn.errors import ExternalError
@@ -31,6 +40,7 @@ ALIVE_WITHIN: Final = timedelta(seconds=30)
 """A process that reported nothing for so long is taken for dead. Its clock may differ by some seconds from ours."""
 _MAX_DIFFERENCES: Final = 20
 """Differing tables of a sweep in a report: the process that swept has them all."""
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 _READ_AGAIN: Final = 2.0
 """Seconds for which the reports of the others are cached."""
 
@@ -54,6 +64,8 @@ class ProcessReport(ProcessModel):
     catalogs: Mapping[str, CatalogView]
     breakers: Sequence[CircuitBreakerModel]
     pull_sources: Sequence[PullSourceModel] = ()
+    senders: Sequence[SenderModel] = ()
+    unauthorized: Sequence[UnauthorizedClientModel] = ()
 
     def as_process(self) -> ProcessModel:
         """Return the process without what it sees."""
@@ -113,6 +125,17 @@ class Replicas:
             catalogs=views,
             breakers=[CircuitBreakerModel.from_state(breaker) for breaker in process.breakers()],
             pull_sources=process.pull_sources(),
+            senders=[SenderModel.from_activity(name, one) for name, one in process.recent.activities.items()],
+            unauthorized=[
+                UnauthorizedClientModel(
+                    client=one.client,
+                    count=one.count,
+                    since=one.since,
+                    last_at=one.last_at,
+                    senders=process.recent.senders_at(one.client),
+                )
+                for one in process.recent.unauthorized()
+            ],
         )
 
     async def reports(self) -> list[ProcessReport]:
@@ -178,6 +201,25 @@ def merged_breakers(reports: Iterable[ProcessReport]) -> list[CircuitBreakerMode
             known = found.get((one.scope, one.name))
             if known is None or one.failing_since < known.failing_since:
                 found[one.scope, one.name] = one
+    return list(found.values())
+
+
+def merged_senders(reports: Iterable[ProcessReport]) -> list[SenderModel]:
+    """Return the last requests of each sender to any living process."""
+    found: dict[str, SenderModel] = {}
+    for report in reports:
+        for one in report.senders if report.alive else ():
+            known = found.get(one.name, one)
+            accepted = max(known, one, key=lambda seen: seen.accepted_at or _LONG_AGO)
+            refused = max(known, one, key=lambda seen: seen.refused_at or _LONG_AGO)
+            found[one.name] = SenderModel(
+                name=one.name,
+                accepted_at=accepted.accepted_at,
+                client=accepted.client,
+                refused_at=refused.refused_at,
+                status=refused.status,
+                reason=refused.reason,
+            )
     return list(found.values())
 
 

@@ -35,6 +35,7 @@ from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import DeadLetterReason, IndexedTable
 from sfn.errors import suggest_name
+from sfn.http.recent_requests import RecentRequests
 from sfn.inbox import QueueStats
 from sfn.inbox.inbox import Inbox
 from sfn.inbox.model import AdminCommand
@@ -130,6 +131,7 @@ class ProcessInfo:
         catalog_ids: returns the `catalog_id` of each catalog that was reached.
         catalog_answers: returns what is known of the answers of each catalog that is asked over a network.
         lag: how late the publishes of this process were.
+        recent: the last requests with events to this process.
         breakers: returns the breakers that are not closed.
         sweep_reports: returns the report of the running sweep, or the last one, by catalog.
         retired_catalogs: the retired catalogs.
@@ -146,6 +148,7 @@ class ProcessInfo:
     sweep_reports: Callable[[], Mapping[str, SweepReport]]
     retired_catalogs: RetiredCatalogs = field(default_factory=RetiredCatalogs)
     lag: LagHistory = field(default_factory=LagHistory)
+    recent: RecentRequests = field(default_factory=RecentRequests)
     roles: frozenset[str] = frozenset()
     pull_sources: Callable[[], Sequence[PullSourceModel]] = tuple
 
@@ -284,7 +287,7 @@ class CatalogRoutes:
         """Return what the drop limit of a catalog let pass within the last hour, and how many tables it holds."""
         self._context.configured_catalog(catalog)
         passed = await self._inbox.passed_steps(catalog)
-        stats = await self._inbox.stats()
+        stats = await self._context.stats()
         state = await self._inbox.drop_limit_state(catalog)
         steps = [
             PassedStepModel(table=str(one.table), at=one.at, kind="drop" if one.is_drop else "rollback")

@@ -17,6 +17,7 @@ from sfn.inbox.model import DeadLetterStatus as LetterStatus
 
 if TYPE_CHECKING:
     from sfn.domain.events import UndecodableRequest
+    from sfn.http.recent_requests import SenderActivity
     from sfn.inbox import DropLimitState
     from sfn.inbox.model import AuditEntry, DeadLetter
     from sfn.worker.capacity import CircuitBreakerState
@@ -117,8 +118,29 @@ class DeadLetterGroup(AdminModel):
     table: str | None = Field(default=None, description="its table, as `catalog:table`; null if it is not about one")
 
 
+class DeadLetterCause(AdminModel):
+    """The dead letters with one reason and one cause."""
+
+    reason: ReasonText
+    cause: str
+    count: int
+    opened_at: datetime = Field(description="when the oldest of them was opened")
+    newest_at: datetime = Field(description="when the newest of them was opened")
+    example: int = Field(description="id of the oldest of them")
+    about: str | None = Field(description="the table or catalog of the example, or the sender of its request")
+    remedy: str = Field(description="what to do about the example")
+
+
+class DeadLetterCauses(AdminModel):
+    """Dead letters by cause, the most frequent cause first."""
+
+    causes: Sequence[DeadLetterCause]
+    letters: int = Field(description="number of counted letters")
+    has_more: bool = Field(description="true if older letters match, too: only the newest 20,000 are read")
+
+
 class DeadLetterPage(AdminModel):
-    """A page of dead letters, by id."""
+    """A page of dead letters, by id; with a cause in the search it may be short, and even empty, before the end."""
 
     dead_letters: Sequence[DeadLetterModel]
     next: int | None = Field(description="`after` of the next page; null at the end")
@@ -411,6 +433,39 @@ class ProcessModel(AdminModel):
         return not self.roles or role in self.roles
 
 
+class SenderModel(AdminModel):
+    """The last requests of a sender."""
+
+    name: str
+    accepted_at: datetime | None = Field(description="last accepted request since the start of a process")
+    client: str | None = Field(description="address of that request")
+    refused_at: datetime | None = Field(description="last refused request after which it was identified")
+    status: int | None = Field(description="HTTP status of that refusal")
+    reason: str | None = Field(description="reason of that refusal")
+
+    @classmethod
+    def from_activity(cls, name: str, activity: SenderActivity) -> SenderModel:
+        accepted, refused = activity.accepted, activity.refused
+        return cls(
+            name=name,
+            accepted_at=accepted.at if accepted is not None else None,
+            client=accepted.client if accepted is not None else None,
+            refused_at=refused.at if refused is not None else None,
+            status=refused.status if refused is not None else None,
+            reason=refused.reason if refused is not None else None,
+        )
+
+
+class UnauthorizedClientModel(AdminModel):
+    """An address with repeated requests that were answered with 401, the last within the last 10 minutes."""
+
+    client: str | None
+    count: int
+    since: datetime
+    last_at: datetime
+    senders: Sequence[str] = Field(description="senders with their last accepted request from this address")
+
+
 class ServiceStatus(AdminModel):
     """The state of the service."""
 
@@ -427,6 +482,10 @@ class ServiceStatus(AdminModel):
     pull_sources: Sequence[PullSourceModel] = Field(default=(), description="those of all processes")
     processes: Sequence[ProcessModel] = Field(
         default=(), description="this process first, then the others that share its inbox"
+    )
+    senders: Sequence[SenderModel] = Field(default=(), description="senders and pull sources")
+    unauthorized: Sequence[UnauthorizedClientModel] = Field(
+        default=(), description="clients that are refused, because their tokens or signatures are wrong"
     )
 
 
@@ -445,12 +504,29 @@ class DeadLetterCriteria(AdminRequest):
     sender: str | None = Field(default=None, description="sender of the undecodable request")
     before: AwareDatetime | None = Field(default=None, description="opened earlier than this")
     since: AwareDatetime | None = Field(default=None, description="opened at this time or later")
+    cause: str | None = Field(default=None, description="the whole `cause` of the letters")
+    cause_contains: str | None = Field(default=None, description="a part of their cause, in upper or lower case")
+
+    @property
+    def names_cause(self) -> bool:
+        """True if it selects letters by their cause."""
+        return self.cause is not None or self.cause_contains is not None
+
+    def matches_cause(self, cause: str) -> bool:
+        """Return whether letters with a cause match; the inbox checks everything else."""
+        is_whole = self.cause is None or cause == self.cause
+        return is_whole and (self.cause_contains is None or self.cause_contains.casefold() in cause.casefold())
 
 
-class DeadLetterSearch(DeadLetterCriteria):
-    """A page of a search for dead letters."""
+class DeadLetterCauseSearch(DeadLetterCriteria):
+    """The dead letters that are counted by cause."""
 
     status: LetterStatus | Literal["all"] = LetterStatus.OPEN
+
+
+class DeadLetterSearch(DeadLetterCauseSearch):
+    """A page of a search for dead letters."""
+
     after: int = Field(default=0, ge=0, le=MAX_ID, description="`next` of the page before")
     limit: int = Field(default=100, ge=1, le=MAX_BATCH)
 

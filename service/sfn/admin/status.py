@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
 
-from sfn.admin.replicas import ProcessReport, Replicas, merged_breakers, merged_view
+from sfn.admin.replicas import ProcessReport, Replicas, merged_breakers, merged_senders, merged_view
 from sfn.admin.routes import SECURITY_EXTRA, AdminContext
 from sfn.admin.schemas import (
     AuditEntryModel,
@@ -81,6 +81,8 @@ class StatusRoutes:
             ],
             pull_sources=[one for report in reports if report.alive for one in report.pull_sources],
             processes=[one.as_process() for one in reports],
+            senders=merged_senders(reports),
+            unauthorized=[one for report in reports if report.alive for one in report.unauthorized],
         )
 
     async def audit(

@@ -91,6 +91,7 @@ def verdict_of(status: ServiceStatus, late: Sequence[ListedTableModel], letters:
     for catalog in status.catalogs:
         problems += _catalog_problems(catalog, is_silent=catalog.name in silent)
         problems += _late_problems(catalog, [one for one in late if one.catalog == catalog.name], outages)
+    problems += _unauthorized_problems(status)
     problems += [_letter_problem(group) for group in letters if group.reason != DeadLetterReason.HELD_DROP]
     if problems:
         since = min((one.since for one in problems if one.since is not None), default=None)
@@ -227,6 +228,27 @@ def _late_cause(
         more = ", …" if len(tables) > _MAX_NAMED or number > len(waiting) else ""
         shown.append(f"{cause} ({', '.join(tables[:_MAX_NAMED])}{more})")
     return "; ".join(shown) + ("; …" if len(causes) > _MAX_NAMED else "")
+
+
+def _unauthorized_problems(status: ServiceStatus) -> Iterator[StatusProblem]:
+    """Yield one problem for all clients with refused tokens; it is gone 10 minutes after the last refusal."""
+    clients = status.unauthorized
+    if not clients:
+        return
+    addresses = [one.client or "an unknown address" for one in clients[:_MAX_NAMED]]
+    more = f" and {len(clients) - _MAX_NAMED:,} more" if len(clients) > _MAX_NAMED else ""
+    last_at = max(one.last_at for one in clients)
+    senders = list(dict.fromkeys(name for one in clients for name in one.senders))[:_MAX_NAMED]
+    known = f"; from there came the last accepted request of {', '.join(senders)}" if senders else ""
+    secrets = " or ".join(f"senders.{name}.secrets" for name in senders or ["NAME"])
+    count = sum(one.count for one in clients)
+    yield StatusProblem(
+        kind="unauthorized",
+        what=f"{pluralise(count, 'request')} with events {'was' if count == 1 else 'were'} refused with 401",
+        since=min(one.since for one in clients),
+        cause=f"no valid token or signature from {', '.join(addresses)}{more} (last at {last_at:%H:%M:%S} UTC){known}",
+        command=f"compare {secrets} with the sender's token; if no sender of yours is there, nothing is lost",
+    )
 
 
 def _letter_problem(group: DeadLetterGroup) -> StatusProblem:

@@ -49,6 +49,7 @@ from sfn.formats.event import Sender
 from sfn.gateway.connection import MAX_WRITE
 from sfn.http.app import ListenerApplication, build_app, metrics_router
 from sfn.http.ingest import EventFilter, EventsEndpoint, Readiness, to_request
+from sfn.http.recent_requests import RecentRequests
 from sfn.http.responses import AsgiApplication
 from sfn.http.secrets import WatchedTokenFile
 from sfn.http.senders import ANONYMOUS, OperatorAuth
@@ -68,6 +69,7 @@ from sfn.storage import ObjectStore, PrefixRouter, StoreRouter
 from sfn.telemetry.metrics import Metrics
 from sfn.telemetry.scrape import LabelNames, Scrape, ScrapedStats, ScrapeSources
 from sfn.ui.app import ui_router
+from sfn.ui.home import home_router
 from sfn.worker.lag import LagHistory
 from sfn.worker.outcome_log import OutcomeLog, OutcomeMetrics, OutcomeSinks
 from sfn.worker.worker import Worker
@@ -327,8 +329,11 @@ async def build_service(
         catalog_registry = LazyCatalogRegistry(
             settings, catalogs, retirement, inbox, vended_stores_factory(settings, stores, registry, clock)
         )
+        recent = RecentRequests(clock, settings.origins or [ANONYMOUS])
         pull_sources = (
-            build_pull_sources(settings, inbox, build_event_filter(settings, retirement), metering.metrics, clock)
+            build_pull_sources(
+                settings, inbox, build_event_filter(settings, retirement), metering.metrics, clock, recent
+            )
             if is_receiver
             else ()
         )
@@ -345,6 +350,7 @@ async def build_service(
             sweep_reports=worker.sweeps,
             retired_catalogs=retirement,
             lag=lag,
+            recent=recent,
             roles=frozenset() if roles == ALL_ROLES else roles,
             pull_sources=lambda: [_pull_source_model(one.state) for one in pull_sources],
         )
@@ -480,6 +486,7 @@ def _build_application(
         on_fatal=on_fatal,
         metrics=metering.metrics.events,
         memory=memory,
+        recent=process.recent,
     )
     operations = AdminContext(
         inbox=inbox,
@@ -509,11 +516,8 @@ def _build_application(
         on_fatal=on_fatal,
         memory=memory,
         routers=[
-            *(
-                []
-                if operated is None
-                else [routes(operations, operated.authenticate, replicas), ui_router(operations, operated, replicas)]
-            ),
+            home_router(operations.clock, VERSION, has_operators=operated is not None),
+            *([] if operated is None else _operators_routers(operations, operated, replicas)),
             metering.routes(inbox.stats, process, access_control.scrapers),
         ],
     )

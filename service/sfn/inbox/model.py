@@ -384,6 +384,7 @@ class DeadLetterFilter:
         sender: sender of the undecodable request.
         opened_before: exclusive end of the time of opening.
         opened_since: inclusive start of the time of opening.
+        id_below: exclusive end of the ids, for the next page of the newest letters.
     """
 
     status: DeadLetterStatus | None = DeadLetterStatus.OPEN
@@ -393,6 +394,7 @@ class DeadLetterFilter:
     sender: str | None = None
     opened_before: datetime | None = None
     opened_since: datetime | None = None
+    id_below: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from sfn.clock import Clock
 from sfn.errors import FatalError, Rejected, Transient
 from sfn.formats.event import EventRequest, Headers, Sender
 from sfn.http.ingest import EVENTS_PATH, IngestService, log_rejected
+from sfn.http.responses import problem_detail
 from sfn.pull import Message, MessageFeed, Outage, PullServer, SourceState, SourceUnavailable
 from sfn.telemetry.logs import LogThrottle
 from sfn.telemetry.metrics import EventMetrics, PullMetrics
@@ -218,6 +219,7 @@ class PullSource:
                 await self._ingest(message)
             except Rejected as refusal:
                 self._event_metrics.count_rejected(refusal.status)
+                self._service.recent.record_refused(refusal.status, problem_detail(refusal), self._sender.name, None)
             except Transient as trouble:
                 self._log_not_stored(trouble)
                 self._event_metrics.count_rejected(HTTPStatus.SERVICE_UNAVAILABLE)

@@ -9,7 +9,6 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import anyio
-import anyio.to_thread
 import structlog
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -24,7 +23,11 @@ from sfn.admin.verdict import describe_sweep, headline
 from sfn.errors import Transient
 from sfn.http.app import describe_errors
 from sfn.ui.charts import lag_chart
-from sfn.ui.rendering import PREFIX, Renderer, asset_response
+from sfn.ui.dead_letters import DeadLetterPages
+from sfn.ui.events import RecentRequestPages
+from sfn.ui.held_drops import HeldDropPages
+from sfn.ui.operators_log import OperatorsLogPages
+from sfn.ui.rendering import PREFIX, Renderer
 from sfn.ui.session import COOKIE, MAX_AGE, OperatorTokens, Session, Sessions
 
 Page: TypeAlias = Callable[[Request], Awaitable[Response]]
@@ -51,6 +54,8 @@ def ui_router(context: AdminContext, tokens: OperatorTokens, replicas: Replicas 
     LoginRoutes(sessions, renderer).register(router)
     signed_in = APIRouter(include_in_schema=False, route_class=page_route(sessions, renderer))
     OverviewRoutes(context, renderer, replicas).register(signed_in)
+    for pages in (DeadLetterPages, HeldDropPages, RecentRequestPages, OperatorsLogPages):
+        pages(context, renderer).register(signed_in)
     signed_in.add_api_route(f"{PREFIX}/{{rest:path}}", _no_such_page)
     router.include_router(signed_in)
     return router
@@ -95,7 +100,7 @@ def page_route(sessions: Sessions, renderer: Renderer) -> type[EncodedPathRoute]
 
 
 class LoginRoutes:
-    """Signs operators in and out, and serves the files of the page."""
+    """Signs operators in and out."""
 
     def __init__(self, sessions: Sessions, renderer: Renderer) -> None:
         self._sessions, self._renderer = sessions, renderer
@@ -105,7 +110,6 @@ class LoginRoutes:
         router.add_api_route(_LOGIN, self.form)
         router.add_api_route(_LOGIN, self.sign_in, methods=["POST"])
         router.add_api_route(f"{PREFIX}/logout", self.sign_out, methods=["POST"])
-        router.add_api_route(f"{PREFIX}/assets/{{name}}", self.asset)
 
     async def form(self, request: Request) -> Response:
         """The form that asks for the token."""
@@ -142,10 +146,6 @@ class LoginRoutes:
         response = RedirectResponse(_LOGIN, HTTPStatus.SEE_OTHER)
         response.delete_cookie(COOKIE, PREFIX)
         return response
-
-    async def asset(self, name: str, request: Request) -> Response:
-        """A file that pages load."""
-        return await anyio.to_thread.run_sync(asset_response, request, name)
 
 
 class OverviewRoutes:

@@ -102,12 +102,12 @@ class Renderer:
     """Renders pages.
 
     Args:
-        sessions: makes the tokens of forms.
+        sessions: makes the tokens of forms; None for pages without sign-in.
         clock: the wall clock.
         version: version of the service.
     """
 
-    def __init__(self, sessions: Sessions, clock: Clock, version: str) -> None:
+    def __init__(self, sessions: Sessions | None, clock: Clock, version: str) -> None:
         self._sessions, self._clock = sessions, clock
         self._environment = Environment(
             loader=PackageLoader("sfn.ui"),
@@ -135,7 +135,7 @@ class Renderer:
         """
         now = self._clock.now()
         session: Session | None = getattr(request.state, "session", None)
-        form_token = self._sessions.form_token(session) if session is not None else ""
+        form_token = self._sessions.form_token(session) if self._sessions is not None and session is not None else ""
         shared = {
             "path": request.url.path,
             "session": session,
