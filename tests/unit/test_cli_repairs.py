@@ -10,7 +10,7 @@ import pytest
 from pydantic_core import to_jsonable_python
 
 from sfn.admin.schemas import DifferingTable, SweepModel
-from sfn.admin.table_schemas import LastResultModel, ListedTableModel, TableModel
+from sfn.admin.table_schemas import ListedTableModel, TableModel
 from sfn.cli.client import ServiceAccess, ServiceClient
 from sfn.cli.notify import DROP_WAIT_TIMEOUT, WAIT_TIMEOUT, WaitClock
 from sfn.cli.repairs import RepairDeadline, repair_of, wait_for_repairs
@@ -74,7 +74,7 @@ def page(*tables: ListedTableModel, following: str | None = None) -> Reply:
 
 PENDING = copied(ORDERS, due_at=NOON, pending=copied(ORDERS.pending, has_unprocessed=True))
 DEAD = copied(ORDERS, state="dead", reason="foreign-file", dead_letters=[copied(LETTER, reason="foreign-file")])
-AGAIN = LastResultModel(outcome="rescheduled", why="the catalog is asked again", at=NOON)
+RECHECKED = copied(DEAD, state="queued", unapplied_events=1)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,14 @@ def test_table_that_waits_is_not_repaired() -> None:
 
 def test_repairs_are_followed_to_their_end(server: AdminServer, service: ServiceClient) -> None:
     dotted = DifferingTable(table="a%2Eb.c", kind="behind")
-    server.tell(PATH, reply(PENDING), reply(ORDERS, unapplied_events=1), reply(DEAD, unapplied_events=1), reply(ORDERS))
+    server.tell(
+        PATH,
+        reply(PENDING),
+        reply(ORDERS, unapplied_events=1),
+        reply(DEAD, unapplied_events=1),
+        reply(RECHECKED),
+        reply(ORDERS),
+    )
     server.tell("GET /admin/v1/tables/prod/a.b/c", reply(DEAD))
     moved: list[tuple[int, int | None]] = []
     wait = HandWait()
@@ -150,6 +157,13 @@ def test_timeout_bounds_the_wait_for_all_tables(server: AdminServer, service: Se
     tables = [MISSING] * 5
     found = wait_for_repairs(service, {"prod": sweep(*tables)}, lambda *_: None, until=3.0, clock=wait.clock)
     assert (found["prod"].unrepaired, round(wait.seconds, 6)) == (5, 3.0)
+
+
+def test_tables_after_one_that_does_not_move_get_one_look(server: AdminServer, service: ServiceClient) -> None:
+    server.tell(PATH, reply(PENDING))
+    wait = HandWait()
+    found = wait_for_repairs(service, {"prod": sweep(*[MISSING] * 5)}, lambda *_: None, clock=wait.clock)
+    assert (found["prod"].unrepaired, round(wait.seconds, 6)) == (5, WAIT_TIMEOUT.total_seconds())
 
 
 @pytest.mark.parametrize(("kind", "longest"), [("missing", WAIT_TIMEOUT), ("absent", DROP_WAIT_TIMEOUT)])
@@ -173,7 +187,7 @@ def test_tables_that_are_only_counted_are_followed_too(server: AdminServer, serv
     server.tell(
         "GET /admin/v1/tables",
         *(page(LISTED, named, following="x"), page(later), page(held)),
-        *(page(given_up), page(held)),
+        *(page(given_up, named), page(held)),
     )
     found = wait_for_repairs(service, {"prod": sweep(MISSING, more=3)}, lambda *_: None, clock=HandWait().clock)
     assert (found["prod"].others, found["prod"].unrepaired) == (2, 2)

@@ -149,6 +149,9 @@ def test_forced_sweep_is_followed_by_one_that_is_not() -> None:
     last = on_settle(claimed, claim_on(claimed), swept, NOW, CAP)
     assert last is not None
     assert last.pending == PendingChange()
+    noted = on_settle(on_notification(claimed, event, 0, NOW, CAP), claim_on(claimed), swept, NOW, CAP)
+    assert noted is not None
+    assert not noted.pending.force
 
 
 @pytest.mark.parametrize("outcome", [Returned(at(1), "no answer"), Retry(at(1), "no answer")])

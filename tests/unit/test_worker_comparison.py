@@ -32,6 +32,7 @@ class SlowStore(CountingStore):
 
     Attributes:
         error: what a read raises; None for the file.
+        seconds: how long a read takes.
         most: the most reads at a time.
         asked: number of reads, also of those that failed.
     """
@@ -39,6 +40,7 @@ class SlowStore(CountingStore):
     def __init__(self) -> None:
         super().__init__()
         self.error: ExternalError | None = None
+        self.seconds = 0.001
         self.most = self.asked = self._running = 0
 
     @override
@@ -50,7 +52,7 @@ class SlowStore(CountingStore):
         self.asked += 1
         self._running += 1
         self.most = max(self.most, self._running)
-        await anyio.sleep(0.001)
+        await anyio.sleep(self.seconds)
         self._running -= 1
         if self.error is not None:
             raise self.error
@@ -227,7 +229,7 @@ async def test_reads_are_bounded_and_progress_shows_each_table() -> None:
     tables = [named(f"t{number:03}") for number in range(4 * CONCURRENT_COMPARISONS)]
     for table in tables:
         made.catalog.create(table)
-    made.store = store
+    made.store, store.seconds = store, 0.05
     report = await swept(made)
     assert (report.tables, report.difference_count) == (len(tables), len(tables))
     assert 1 < store.most <= CONCURRENT_COMPARISONS
