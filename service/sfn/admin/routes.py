@@ -275,10 +275,12 @@ class CatalogRoutes:
             )
 
     async def reconcile(self, request: Request, body: SweepRequest | None = None) -> SweepAccepted:
-        """Sweep catalogs now; `/status` shows the progress."""
+        """Sweep catalogs now, and compare the SFN file of each table; `/status` shows the progress."""
         catalogs = self._context.sweepable_catalogs(body.catalogs if body is not None else ())
         command = self._context.command(request, ", ".join(catalogs))
-        await self._inbox.reconcile([Notification(CatalogName(name), sender=SENDER) for name in catalogs], command)
+        # `force`: an operator's sweep also finds files that somebody changed or deleted.
+        notifications = [Notification(CatalogName(name), sender=SENDER, force=True) for name in catalogs]
+        await self._inbox.reconcile(notifications, command)
         _log.info("sweeps requested", catalogs=catalogs, actor=command.actor)
         starts_at = {name: at for name in catalogs if (at := await self._starts_at(name)) is not None}
         return SweepAccepted(catalogs=catalogs, requested_at=command.at, starts_at=starts_at)

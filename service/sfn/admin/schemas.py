@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from sfn.domain.identifiers import JobKey, TableIdentifier
+from sfn.domain.identifiers import JobKey, TableIdentifier, encode_identifier
 from sfn.domain.jobs import DeadLetterReason
 from sfn.inbox.model import DeadLetterStatus as LetterStatus
 
@@ -235,8 +235,10 @@ class DropLimitDetails(AdminModel):
 class DifferingTable(AdminModel):
     """A table that differs from its published state."""
 
-    table: str
-    kind: str
+    table: str = Field(description="levels and name, joined by dots, with %2E for a dot in a part")
+    kind: str = Field(description="missing, behind, ahead, other, hint-behind, …, absent or renamed")
+    detail: str = Field(default="", description="what differs, for people")
+    held: bool = Field(default=False, description="true if the drop limit holds the table")
 
 
 class SweepModel(AdminModel):
@@ -245,6 +247,9 @@ class SweepModel(AdminModel):
     state: str
     started_at: datetime
     ended_at: datetime | None
+    thorough: bool | None = Field(
+        default=None, description="true if the sweep reads the SFN files, as `reconcile` does; false: it does not"
+    )
     tables: int = Field(description="tables checked so far")
     known_tables: int = Field(description="tables known before the sweep, about as many as there are to check")
     differences: Sequence[DifferingTable] = Field(description="the first 1,000")
@@ -257,6 +262,7 @@ class SweepModel(AdminModel):
         description="unlisted namespaces with a failed listing; for the others the permission is missing"
     )
     failed_tables: Sequence[str] = Field(description="the first 1,000 tables that could not be checked")
+    failed_reason: str | None = Field(default=None, description="why the first of them could not be checked")
     error: str | None
     missing_tables: int = Field(
         default=0, description="tables with a live file that the catalog does not show any more"
@@ -274,14 +280,24 @@ class SweepModel(AdminModel):
             state=report.phase.value,
             started_at=report.started_at,
             ended_at=report.ended_at,
+            thorough=report.is_thorough,
             tables=report.tables,
             known_tables=report.known_tables,
-            differences=[DifferingTable(table=table.dotted, kind=how.value) for table, how in report.differences],
+            differences=[
+                DifferingTable(
+                    table=encode_identifier(one.table.namespace, one.table.name),
+                    kind=one.kind.value,
+                    detail=one.detail,
+                    held=one.table in report.held,
+                )
+                for one in report.differences
+            ],
             differences_total=report.difference_count,
             unlisted_namespaces=report.unlisted_namespaces,
             unlisted_reason=report.unlisted_reason,
             listing_failed=report.listing_failed,
             failed_tables=[table.dotted for table in report.failed_tables],
+            failed_reason=report.failed_reason,
             error=report.error,
             missing_tables=report.missing_tables,
             previous=cls.from_report(report.previous) if report.previous is not None else None,
