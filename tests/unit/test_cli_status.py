@@ -164,7 +164,7 @@ def test_what_needs_somebody_comes_with_the_command_that_helps(status: ServiceRe
     (found,) = problems(status)
     said = describe_problem(found, NOON)
     assert said.startswith(what)
-    assert command in (found.command or "")
+    assert command in f"{found.command} {found.advice}"
     first, second, *_ = lines_of(judged(status))
     assert (first.startswith("1 thing needs attention"), second) == (True, f"  ! {said}")
 

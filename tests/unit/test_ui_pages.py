@@ -203,7 +203,7 @@ async def test_repeated_refusals_are_one_problem_that_fades(browser: Browser, of
         "no valid token or signature from 10.0.0.0, 10.0.0.1, 10.0.0.2 and 2 more (last at 00:05:00 UTC); "
         "from there came the last accepted request of etl"
     )
-    assert "senders.etl.secrets" in problem["command"]
+    assert "senders.etl.secrets" in problem["advice"]
     assert "23 requests with events were refused with 401" in (await browser.get("/ui")).text
     office.clock.turn(601)
     assert await problems(browser) == []
@@ -217,7 +217,7 @@ async def test_refusals_without_a_known_sender_name_no_sender(browser: Browser) 
         await post(browser, token="wrong")  # noqa: S106 - it opens nothing
     (problem,) = await problems(browser)
     assert problem["cause"] == "no valid token or signature from 127.0.0.1 (last at 00:00:00 UTC)"
-    assert "senders.NAME.secrets" in problem["command"]
+    assert "senders.NAME.secrets" in problem["advice"]
 
 
 # ── Operators' log

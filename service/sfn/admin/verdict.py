@@ -52,6 +52,7 @@ class StatusProblem(AdminModel):
     since: datetime | None = Field(default=None, description="when it began; null if that is not known")
     cause: str | None = Field(default=None, description="why, as far as the service knows")
     command: str | None = Field(default=None, description="the next command to run")
+    advice: str | None = Field(default=None, description="what to do, with commands between backticks")
 
 
 class Verdict(AdminModel):
@@ -247,7 +248,7 @@ def _unauthorized_problems(status: ServiceStatus) -> Iterator[StatusProblem]:
         what=f"{pluralise(count, 'request')} with events {'was' if count == 1 else 'were'} refused with 401",
         since=min(one.since for one in clients),
         cause=f"no valid token or signature from {', '.join(addresses)}{more} (last at {last_at:%H:%M:%S} UTC){known}",
-        command=f"compare {secrets} with the sender's token; if no sender of yours is there, nothing is lost",
+        advice=f"compare {secrets} with the sender's token; if no sender of yours is there, nothing is lost",
     )
 
 
@@ -285,8 +286,8 @@ def _catalog_problems(catalog: CatalogModel, *, is_silent: bool) -> Iterator[Sta
             what=describe_missing(catalog),
             since=catalog.missing_since,
             cause="the catalog does not list them, and nothing reported that they were dropped",
-            command=f"check whether {name} lost the tables or they were dropped; to list them: "
-            f"sfn reconcile --catalog {name}",
+            command=f"sfn reconcile --catalog {name}",
+            advice="check whether the catalog lost the tables or they were dropped; the command lists them",
         )
     yield from _drop_limit_problems(catalog)
     if catalog.sweep is not None:
@@ -306,8 +307,9 @@ def _drop_limit_problems(catalog: CatalogModel) -> Iterator[StatusProblem]:
             f"{'its' if held == 1 else 'their'} files stay unchanged",
             since=drop_limit.held_since,
             cause=f"more than {pluralise(drop_limit.limit, 'drop')} or rollbacks within an hour",
-            command=f"if {name} lost tables, restore them, then sfn reconcile --catalog {name}; if they were dropped "
-            f"on purpose: sfn release {name}; to list them: sfn tables --held --catalog {name}",
+            command=f"sfn tables --held --catalog {name}",
+            advice=f"if {name} lost the tables, restore them there, then `sfn reconcile --catalog {name}`; "
+            f"if they were dropped on purpose, `sfn release {name}`",
         )
     elif drop_limit.limit_reached:
         what = f"{name}: the drop limit is reached, further drops will be held"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import anyio
@@ -19,7 +19,7 @@ from typing_extensions import override
 from sfn.admin.replicas import Replicas
 from sfn.admin.routes import AdminContext, EncodedPathRoute
 from sfn.admin.status import StatusRoutes
-from sfn.admin.verdict import describe_sweep, headline
+from sfn.admin.verdict import StatusProblem, describe_sweep, headline
 from sfn.errors import Transient
 from sfn.http.app import describe_errors
 from sfn.ui.charts import lag_chart
@@ -168,9 +168,38 @@ class OverviewRoutes:
             "headline": headline(status, now),
             "charts": {one.name: lag_chart(lag.by_minute(one.name, now)) for one in status.catalogs},
             "sweep": partial(describe_sweep, now=now),
+            "page_of": _page_of,
             "paused": "paused" in request.query_params,
         }
         return self._renderer.page(request, "overview.html", values)
+
+
+class PageLink(NamedTuple):
+    """A page where an operator can act.
+
+    Attributes:
+        address: its path, with a query.
+        name: its title.
+    """
+
+    address: str
+    name: str
+
+
+def _page_of(problem: StatusProblem) -> PageLink | None:
+    """Return the page that has the tables, letters or requests of a problem; None if there is none."""
+    chosen = f"catalog={quote(problem.catalog or '', safe='')}"
+    match problem.kind:
+        case "late":
+            return PageLink(f"{PREFIX}/tables?late=true&{chosen}", "Late tables")
+        case "dead-letters":
+            return PageLink(f"{PREFIX}/dead-letters", "Dead letters")
+        case "held-drops" | "drop-limit":
+            return PageLink(f"{PREFIX}/held-drops", "Held drops")
+        case "unauthorized":
+            return PageLink(f"{PREFIX}/events?refused=true", "Refused requests")
+        case _:
+            return None
 
 
 async def _no_such_page(request: Request) -> Response:
