@@ -18,7 +18,7 @@ from sfn.admin.replicas import (
 from sfn.admin.schemas import CircuitBreakerModel, LagModel
 from sfn.admin.verdict import verdict_of
 from sfn.catalogs.activity import CatalogAnswers
-from sfn.inbox.processes import KEPT, StoredProcess
+from sfn.inbox.processes import MAX_AGE, StoredProcess
 from tests.support.listener import Office
 from tests.unit.admin_server import NOON, SILENT, WELL
 
@@ -96,7 +96,7 @@ async def test_a_report_of_a_version_that_wrote_it_otherwise_is_left_out() -> No
 async def test_rows_of_the_killed_are_removed_after_an_hour() -> None:
     office = Office()
     await office.inbox.write_process(StoredProcess("a", office.clock.now(), b"{}"))
-    office.clock.turn(KEPT.total_seconds() + 1)
+    office.clock.turn(MAX_AGE.total_seconds() + 1)
     await office.inbox.write_process(StoredProcess("b", office.clock.now(), b"{}"))
     assert [one.id for one in await office.inbox.list_processes()] == ["b"]
     await office.inbox.remove_process("b")

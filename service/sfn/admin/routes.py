@@ -51,7 +51,7 @@ Every wrong header takes the same time, and is logged."""
 
 
 class EncodedPathRoute(APIRoute):
-    """A route in whose path percent-encoded characters separate nothing: the name of a table may contain a slash."""
+    """A route with a path in which percent-encoded characters separate nothing: a table's name may contain a slash."""
 
     @override
     def matches(self, scope: Scope) -> tuple[Match, Scope]:

@@ -80,7 +80,7 @@ def verdict_of(status: ServiceStatus, late: Sequence[ListedTableModel], letters:
     problems = list(_process_problems(status))
     known_stores = any(one.scope == "store" and "://" in one.name for one in status.breakers)
     for breaker in status.breakers:
-        # A store that has failed is told by its own breaker.
+        # A failed store has a breaker of its own.
         if not (known_stores and breaker.scope == "store" and "://" not in breaker.name):
             problems += _breaker_problems(breaker)
     silent = {one.catalog for one in problems if one.kind == "catalog"}

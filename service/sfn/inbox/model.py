@@ -441,7 +441,7 @@ _CAUSES: Final = {
     DeadLetterReason.POISON: "its attempts ended the process, or lost their lease, again and again",
     DeadLetterReason.UNDECODABLE: "no event format could decode the request",
 }
-"""Causes of letters whose detail has no more general one."""
+"""Causes of letters without a more general one in their detail."""
 
 
 def cause_of(reason: DeadLetterReason, detail: str) -> str:

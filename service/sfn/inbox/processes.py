@@ -13,7 +13,7 @@ from typing import Final
 from sfn.inbox.schema import PROCESS, from_micros, to_micros
 from sfn.inbox.transaction import Run, Transaction, Upsert
 
-KEPT: Final = timedelta(hours=1)
+MAX_AGE: Final = timedelta(hours=1)
 """How long the row of a process that was killed is kept."""
 
 
@@ -34,7 +34,7 @@ class StoredProcess:
 
 async def write_process(transaction: Transaction, process: StoredProcess) -> None:
     """Write the row of a process, and remove rows that are too old."""
-    old = to_micros(process.seen_at - KEPT)
+    old = to_micros(process.seen_at - MAX_AGE)
     await transaction.write([Run("DELETE FROM sfn.process WHERE seen_at < $1", (old,))])
     await transaction.write([Upsert(PROCESS, [(process.id, to_micros(process.seen_at), process.record)])])
 
