@@ -420,8 +420,12 @@ class ServiceClient:
             return configured[0]
         raise _configuration_error("--catalog", f"one of {', '.join(configured)}", "none")
 
-    def check_configured(self, catalog: str) -> None:
+    def check_configured(self, catalog: str, where: str = "CATALOG") -> None:
         """Check that the service has a catalog.
+
+        Args:
+            catalog: the catalog's name.
+            where: the argument or option that names it, for the message.
 
         Raises:
             ConfigurationError: the service has no such catalog; the remedy suggests the closest name.
@@ -429,7 +433,22 @@ class ServiceClient:
         known = [one.name for one in self.status().catalogs]
         if catalog not in known:
             expected, remedy = f"a configured catalog ({', '.join(known)})", suggest_name(catalog, known)
-            raise ConfigurationError([SfnError("CATALOG", expected=expected, found=escape(catalog), remedy=remedy)])
+            raise ConfigurationError([SfnError(where, expected=expected, found=escape(catalog), remedy=remedy)])
+
+    @contextmanager
+    def explain_unknown(self, *catalogs: str | None) -> Iterator[None]:
+        """Explain an `UnknownToService` in the block: a catalog in `--catalog` that is not configured is wrong usage.
+
+        Raises:
+            ConfigurationError: the service has no such catalog.
+        """
+        try:
+            yield
+        except UnknownToService:
+            for name in catalogs:
+                if name is not None:
+                    self.check_configured(name, "--catalog")
+            raise
 
     def dead_letters(self, parameters: Mapping[str, str | int]) -> schemas.DeadLetterPage:
         return self._get("/dead-letters", schemas.DeadLetterPage, parameters)

@@ -156,7 +156,9 @@ def retire(
 
 def audit_log(
     *,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="The most entries.")] = 100,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=1_000, metavar="N", help="The most entries to show.")
+    ] = 100,
     before: Annotated[
         int | None, typer.Option("--before", metavar="ID", help="Only entries older than this one.", show_default=False)
     ] = None,
