@@ -161,12 +161,12 @@ async def answered(said: str, *arguments: str) -> Done:
     return await anyio.to_thread.run_sync(run)
 
 
-async def on_terminal(*arguments: str) -> str:
+async def on_terminal(*arguments: str, environ: Mapping[str, str] | None = None) -> str:
     """What a command shows on a terminal of 100 columns, standard output and standard error together."""
 
     def run() -> str:
         ours, theirs = pty.openpty()
-        surroundings = _surroundings(arguments, {"COLUMNS": "100", "TERM": "xterm-256color"})
+        surroundings = _surroundings(arguments, {"COLUMNS": "100", "TERM": "xterm-256color", **(environ or {})})
         process: Running
         if is_measured(surroundings):
             process = subprocess.Popen([SFN, *arguments], env=surroundings, stdin=theirs, stdout=theirs, stderr=theirs)
