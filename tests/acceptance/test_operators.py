@@ -339,7 +339,7 @@ async def test_what_the_brake_holds_is_looked_at_and_released(tmp_path: Path) ->
         await here.publish("orders")
         here.lake.drop("orders")
         await here.sfn("notify", "sales.orders", "--operation", "drop")
-        await here.daemon.until_logged("settled", table="sales.orders", outcome="dead")
+        await here.daemon.until_logged("settled", table="prod:sales.orders", outcome="dead")
         status = await here.sfn("status")
         assert "  ! prod: the drop limit holds 1 table for an operator" in status.out
         assert "sfn release prod" in status.out
@@ -405,7 +405,7 @@ async def test_a_catalog_that_moved_adopts_before_any_commit(tmp_path: Path) -> 
             adopted = await here.sfn("adopt", "prod", "--from", owner, "--yes")
             assert adopted.out.startswith("prod: 1 table queued;")
             assert "its files carry" not in (await here.sfn("status")).out
-            await here.daemon.until_logged("settled", table="sales.orders", outcome="done")
+            await here.daemon.until_logged("settled", table="prod:sales.orders", outcome="done")
             before.lake.commit("orders")
             await here.sfn("notify", "sales.orders")
             await before.lake.until_published("orders")
@@ -450,7 +450,7 @@ async def test_a_service_that_is_away_is_told_from_one_in_trouble(tmp_path: Path
     async with place(tmp_path) as here:
         await here.lake.close()
         await here.sfn("notify", "sales.orders")
-        await here.daemon.until_logged("catalog unreachable", name="prod")
+        await here.daemon.until_logged("catalog unreachable", catalog="prod")
         status = await here.sfn("status", "--exit-code")
         assert (status.status, "the catalog prod has not answered since " in status.out) == (1, True)
         assert f"{here.lake.uri}" in status.out

@@ -104,7 +104,7 @@ def _held_lines(service: ServiceClient, catalog: str) -> Iterator[str]:
     from sfn.errors import pluralise
 
     limit, now = service.drop_limit(catalog), SystemClock().now()
-    most = f"at most {pluralise(limit.limit, 'drop')} and rollbacks"
+    most = f"at most {limit.limit:,} {'drop or rollback' if limit.limit == 1 else 'drops and rollbacks'}"
     yield f"{catalog}: {limit.passed_total:,} passed within the last hour, of {most}"
     for one in limit.passed[-_MAX_NAMED:]:
         yield f"  {one.kind} of {escape(one.table)} {format_ago(one.at, now)}"
