@@ -48,6 +48,8 @@ def wrong_field(field: ast.keyword) -> Iterator[str]:
                 yield "no repr()"
             case ast.FormattedValue(conversion=114):
                 yield "no !r"
+            case _:
+                pass
 
 
 def messages(node: ast.expr) -> list[str]:

@@ -62,13 +62,21 @@ class TableRoutes:
         for name in search.catalog:
             self._context.configured_catalog(name)
         now = self._context.clock.now()
+        try:
+            levels, matches = (
+                _fixed_levels(search.namespace, search.table),
+                _name_filter(search.namespace, search.table),
+            )
+        except ValueError:
+            detail = "namespace, table: expected levels joined by dots, none of them empty"
+            raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from None
         query = TableQuery(
             tuple(dict.fromkeys(search.catalog)) or tuple(self._context.catalogs),
             TableOrder.LAG if search.late else search.sort,
             frozenset(search.state),
             now - self._context.late_after if search.late else ALWAYS,
-            _fixed_levels(search.namespace, search.table),
-            _name_filter(search.namespace, search.table),
+            levels,
+            matches,
         )
         page = await self._inbox.list_tables(query, _position(search.after), search.limit)
         return TableListPage(
