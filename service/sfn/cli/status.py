@@ -16,7 +16,7 @@ from sfn.clock import SystemClock, format_ago, format_duration, format_seconds, 
 from sfn.errors import pluralise
 
 if TYPE_CHECKING:
-    from sfn.admin.schemas import CatalogModel, SweepModel
+    from sfn.admin.schemas import CatalogModel
     from sfn.admin.verdict import ServiceReport, StatusProblem
     from sfn.cli.client import ServiceClient
 
@@ -32,8 +32,7 @@ def status_page(status: ServiceReport, url: str, now: datetime) -> Page:
         page.append(Line(f"  {pluralise(dead, 'table')} given up; the dead letters were discarded"))
     for one in verdict.problems:
         page.append(Line(f"  ! {describe_problem(one, now)}", Tone.WARNING))
-        if one.command:
-            page.append(Line(f"      → {escape(one.command)}"))
+        page += [Line(f"      → {escape(text)}") for text in (one.command, one.advice) if text]
     page += [
         Line(""),
         Line(
@@ -57,48 +56,23 @@ def describe_problem(problem: StatusProblem, now: datetime) -> str:
     return escape(f"{problem.what}{since}{lasting}{cause}")
 
 
-def describe_sweep(sweep: SweepModel | None, now: datetime) -> str:
-    """Return the progress of a running sweep, or the result of an ended one."""
-    if sweep is None:
-        return "none yet"
-    if sweep.is_running:
-        total = max(sweep.known_tables, sweep.tables)
-        return f"running for {format_duration(now - sweep.started_at)}: {sweep.tables:,} of {total:,}"
-    when = format_ago(sweep.ended_at or sweep.started_at, now)
-    if sweep.state != "ended":
-        return f"{escape(sweep.state)} {when}"
-    return f"{when}: {pluralise(sweep.tables, 'table')}, {sweep.differences_total:,} differed"
-
-
 def _headline(status: ServiceReport, now: datetime) -> Line:
-    verdict = status.verdict
-    if verdict.problems:
-        since = "" if verdict.since is None else f" since {format_since(verdict.since, now)}"
-        lasting = "" if verdict.since is None else f" ({format_duration(now - verdict.since)})"
-        needs = "thing needs" if len(verdict.problems) == 1 else "things need"
-        return Line(f"{len(verdict.problems)} {needs} attention{since}{lasting}", Tone.BAD)
-    if verdict.state == "starting":
-        first = [one.name for one in status.catalogs if one.first_sweep_pending]
-        names = ", ".join(f"`{escape(name)}`" for name in first)
-        sweeps = "the first sweep of" if len(first) == 1 else "the first sweeps of"
-        verb = "has" if len(first) == 1 else "have"
-        return Line(f"starting: {sweeps} {names} {verb} not ended, so tables may not be known yet")
-    live = sum(one.live_tables for one in status.catalogs)
-    others = sum(one.tables.total for one in status.catalogs) - live
-    waiting = sum(one.tables.due + one.tables.retrying + one.tables.leased for one in status.catalogs)
-    work = f"{waiting:,} in the queue" if waiting else "queue empty"
-    without = f" and {others:,} without a file (dropped, excluded, not published yet)" if others > 0 else ""
-    return Line(f"all is well: {pluralise(live, 'table')}{without}; {work}", Tone.GOOD)
+    from sfn.admin.verdict import headline
+
+    tones = {"well": Tone.GOOD, "attention": Tone.BAD}
+    return Line(escape(headline(status, now)), tones.get(status.verdict.state, Tone.PLAIN))
 
 
 def _row(catalog: CatalogModel, now: datetime) -> tuple[str, ...]:
+    from sfn.admin.verdict import describe_sweep
+
     tables, name = catalog.tables, f"{catalog.name} (retired)" if catalog.retired else catalog.name
     counts = (tables.total, catalog.live_tables, catalog.late_tables, tables.retrying, tables.dead, tables.held)
     lag = "-" if catalog.lag is None else format_seconds(catalog.lag.p95)
     if catalog.is_event_only:
         return (name, *(f"{count:,}" for count in counts), lag, "-", "-")
     answered = "none yet" if catalog.answered_at is None else format_ago(catalog.answered_at, now)
-    return (name, *(f"{count:,}" for count in counts), lag, answered, describe_sweep(catalog.sweep, now))
+    return (name, *(f"{count:,}" for count in counts), lag, answered, escape(describe_sweep(catalog.sweep, now)))
 
 
 def _notes(catalog: CatalogModel, now: datetime) -> Iterator[str]:

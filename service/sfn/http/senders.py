@@ -67,6 +67,13 @@ class Keyring:
         party, token = self._bearer[index]
         return None if token.digest in self._shared else (party, token.name)
 
+    def digest_of(self, party: str, name: str) -> bytes | None:
+        """Return the SHA-256 of a party's active bearer token by the name of the token; None without such a token."""
+        self._refresh()
+        found = (token.digest for owner, token in self._bearer if (owner, token.name) == (party, name))
+        digest = next(found, None)
+        return None if digest in self._shared else digest
+
     def signing_keys(self, party: str) -> tuple[SigningKey, ...]:
         """Return the signing secrets of a party, except those that another party has, too."""
         self._refresh()
@@ -284,3 +291,7 @@ class OperatorAuth:
             return owner[1]
         self._refusals.log_rejected(HTTPStatus.UNAUTHORIZED, "an operator's token is needed", client)
         return None
+
+    def digest_of(self, name: str) -> bytes | None:
+        """Return the SHA-256 of an active token by its name; None without such a token."""
+        return self._keyring.digest_of(OPERATORS_PARTY, name)
