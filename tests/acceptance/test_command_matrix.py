@@ -270,7 +270,7 @@ async def test_wrong_usage_ends_with_2_and_prints_no_result(
 @pytest.mark.parametrize(
     ("command", "arguments", "keys"),
     [
-        ("dead-letters list", "--by-cause", {"causes"}),
+        ("dead-letters list", "--by-cause", {"causes", "letters", "has_more"}),
         ("notify", "sales.orders --wait", {*JSON_KEYS["notify"], "tables"}),
         ("reconcile", "--no-wait", {"catalogs", "requested_at", "starts_at"}),
     ],

@@ -42,7 +42,7 @@ JSON_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "verify": ("ok", "findings"),
 }
 MORE_JSON_KEYS: Final[Mapping[str, str]] = {
-    "dead-letters list": " With `--by-cause` the key is `causes`.",
+    "dead-letters list": " With `--by-cause` the keys are `causes`, `letters` and `has_more`.",
     "notify": " With `--wait` there is also `tables`.",
     "reconcile": " With `--no-wait` there are also `requested_at` and `starts_at`.",
     "status": " For a table see `GET /admin/v1/tables/…` in the [HTTP API](http-api.md#admin-routes).",
