@@ -208,8 +208,8 @@ async def test_a_dead_letter_is_listed_shown_and_replayed(here: Place) -> None:
     assert exact["remedy"] in shown.out
     status = await here.sfn("status", "--exit-code")
     assert status.status == 1
-    assert "  ! 1 dead letter (foreign-file) since " in status.out
-    assert "      → sfn dead-letters list --by-cause\n" in status.out
+    assert "  ! 1 dead letter of prod:sales.blocked (foreign-file) since " in status.out
+    assert f"      → sfn dead-letters show {number}\n" in status.out
     assert f"→ sfn dead-letters replay {number}" in (await here.sfn("status", "sales.blocked")).out
     file.unlink()
     replayed = await here.sfn("dead-letters", "replay", str(number))
