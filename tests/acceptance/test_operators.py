@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -33,6 +34,22 @@ async def test_one_table_has_its_whole_story(here: Place) -> None:
     assert "from etl" in told.out
     exact = await here.sfn("status", "sales.storied", "--json", "--catalog", "prod")
     assert exact.json["published"]["metadata_location"] == pointer
+    assert exact.json["catalog_now"]["metadata_location"] == pointer
+
+
+async def test_the_pointer_in_the_catalog_is_shown_with_the_published_one(here: Place) -> None:
+    await here.publish("pointed")
+    shown = " ".join((await here.sfn("status", "sales.pointed")).out.split())
+    assert re.search(r"catalog now file:\S+ agrees with what is published; answered 20\d\d-\S+ \S+Z", shown)
+    newer = here.lake.commit("pointed")
+    found = (await here.sfn("status", "prod:sales.pointed", "--json")).json["catalog_now"]
+    assert (found["metadata_location"], found["agrees"]) == (newer, False)
+    here.lake.delay = 60.0
+    began = time.monotonic()
+    hung = await here.sfn("status", "sales.pointed")
+    here.lake.delay = 0.0
+    assert (hung.status, time.monotonic() - began < 10) == (0, True)
+    assert re.search(r"^catalog now +no answer: no answer within 3 s$", hung.out, re.MULTILINE)
 
 
 async def test_a_table_that_nobody_told_of_says_how_to_tell(here: Place) -> None:
@@ -59,8 +76,8 @@ async def test_an_order_to_an_unknown_catalog_is_wrong_usage(here: Place, order:
 async def test_letters_of_an_unknown_catalog_are_not_none(here: Place) -> None:
     for verb in ("list", "replay", "discard"):
         told = await here.sfn("dead-letters", verb, "--catalog", "prd")
-        assert (told.status, told.out) == (1, "")
-        assert "no catalog of that name is configured; did you mean prod?" in told.err
+        expected = "--catalog: expected a configured catalog (prod), found prd; did you mean prod?\n"
+        assert (told.status, told.out, told.err) == (2, "", expected)
 
 
 async def test_an_event_can_be_waited_for(here: Place) -> None:
@@ -191,8 +208,8 @@ async def test_a_dead_letter_is_listed_shown_and_replayed(here: Place) -> None:
     assert exact["remedy"] in shown.out
     status = await here.sfn("status", "--exit-code")
     assert status.status == 1
-    assert "  ! 1 dead letter (foreign-file) since " in status.out
-    assert "      → sfn dead-letters list --by-cause\n" in status.out
+    assert "  ! 1 dead letter of prod:sales.blocked (foreign-file) since " in status.out
+    assert f"      → sfn dead-letters show {number}\n" in status.out
     assert f"→ sfn dead-letters replay {number}" in (await here.sfn("status", "sales.blocked")).out
     file.unlink()
     replayed = await here.sfn("dead-letters", "replay", str(number))
@@ -222,7 +239,7 @@ async def test_many_are_discarded_only_by_who_says_so(here: Place) -> None:
     discarded = await answered("y", *bulk, "--config", str(here.configuration), "--url", here.url)
     assert (discarded.status, discarded.out) == (0, "discarded 2 of 2\n")
     nothing = await here.sfn(*bulk, "--json")
-    assert (nothing.status, nothing.json) == (0, {"discarded": 0, "passed": []})
+    assert (nothing.status, nothing.json) == (0, {"discarded": 0, "skipped": []})
     assert nothing.err == "no open dead letter matches: nothing to discard\n"
     kept = (await here.sfn("dead-letters", "list", "--status", "discarded", "--json")).json["dead_letters"]
     assert {letter["table"] for letter in kept} >= {"sales.lost", "sales.missed"}
@@ -256,8 +273,8 @@ async def test_long_lists_come_a_page_at_a_time(here: Place) -> None:
         await here.letter(name)
     told = await here.sfn("dead-letters", "list", "--limit", "2", "--json")
     assert len(told.json["dead_letters"]) == 2
-    assert told.err == "there are more than 2: add a filter, or pass --limit 0 for all\n"
-    every = await here.sfn("dead-letters", "list", "--limit", "0", "--json")
+    assert told.err == "there are more than 2: add a filter, or pass --limit or --all\n"
+    every = await here.sfn("dead-letters", "list", "--all", "--json")
     assert (len(every.json["dead_letters"]), every.json["next"], every.err) == (3, None, "")
     assert (await here.sfn("dead-letters", "discard", "--all", "--yes")).out == "discarded 3 of 3\n"
     for file in files:
@@ -375,7 +392,7 @@ async def test_what_the_brake_holds_is_looked_at_and_released(tmp_path: Path) ->
         await here.publish("orders")
         here.lake.drop("orders")
         await here.sfn("notify", "sales.orders", "--operation", "drop")
-        await here.daemon.until_logged("settled", table="sales.orders", outcome="dead")
+        await here.daemon.until_logged("settled", table="prod:sales.orders", outcome="dead")
         status = await here.sfn("status")
         assert "  ! prod: the drop limit holds 1 table for an operator" in status.out
         assert "sfn release prod" in status.out
@@ -449,7 +466,7 @@ async def test_a_catalog_that_moved_adopts_before_any_commit(tmp_path: Path) -> 
             adopted = await here.sfn("adopt", "prod", "--from", owner, "--yes")
             assert adopted.out.startswith("prod: 1 table queued;")
             assert "its files carry" not in (await here.sfn("status")).out
-            await here.daemon.until_logged("settled", table="sales.orders", outcome="done")
+            await here.daemon.until_logged("settled", table="prod:sales.orders", outcome="done")
             before.lake.commit("orders")
             await here.sfn("notify", "sales.orders")
             await before.lake.until_published("orders")
@@ -494,7 +511,7 @@ async def test_a_service_that_is_away_is_told_from_one_in_trouble(tmp_path: Path
     async with place(tmp_path) as here:
         await here.lake.close()
         await here.sfn("notify", "sales.orders")
-        await here.daemon.until_logged("catalog unreachable", name="prod")
+        await here.daemon.until_logged("catalog unreachable", catalog="prod")
         status = await here.sfn("status", "--exit-code")
         assert (status.status, "the catalog prod has not answered since " in status.out) == (1, True)
         assert f"{here.lake.uri}" in status.out

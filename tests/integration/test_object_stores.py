@@ -366,7 +366,7 @@ async def test_of_a_table_that_was_dropped_while_nobody_looked_nothing_is_vended
     async with serving(vending_lake.configured(on_drop=on_drop)) as daemon:
         await daemon.tell("orders", operation="drop")
         outcome = "dead" if on_drop == "tombstone" else "done"
-        record = await daemon.until_logged("settled", table="sales.orders", outcome=outcome)
+        record = await daemon.until_logged("settled", table="prod:sales.orders", outcome=outcome)
         assert ("on_drop" in json.dumps(record)) is (on_drop == "tombstone")
 
 

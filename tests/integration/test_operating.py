@@ -85,12 +85,12 @@ async def test_files_under_an_old_catalog_id_are_adopted(world: Lake) -> None:
     async with serving(configuration) as daemon:
         world.commit("orders")
         await daemon.tell("orders")
-        await daemon.until_logged("settled", table="sales.orders", reason="foreign-catalog")
+        await daemon.until_logged("settled", table="prod:sales.orders", reason="foreign-catalog")
         told = await story(daemon, "orders")
         assert f"sfn adopt prod --from {reached['catalog_id']}" in told["dead_letters"][0]["detail"]
         assert await ordered(daemon, "catalogs/prod:adopt", {"from": reached["catalog_id"]}) == {"tables": 1}
         await world.until_published("orders")
-        await daemon.until_logged("settled", table="sales.orders", outcome="done")
+        await daemon.until_logged("settled", table="prod:sales.orders", outcome="done")
         told = await story(daemon, "orders")
         assert [letter["status"] for letter in told["dead_letters"]] == ["superseded"]
 
@@ -100,7 +100,7 @@ async def test_a_sweep_that_an_operator_asks_for_says_what_differed(world: Lake)
         world.commit("orders")
         asked = await ordered(daemon, "reconcile")
         assert asked["catalogs"] == ["prod"]
-        await daemon.until_logged("settled", table="sales.orders", outcome="done")
+        await daemon.until_logged("settled", table="prod:sales.orders", outcome="done")
         status = await ordered(daemon, "status", method="GET")
         (prod,) = status["catalogs"]
         assert prod["sweep"]["started_at"] >= asked["requested_at"]
@@ -119,7 +119,7 @@ async def test_a_dead_letter_is_replayed_once_its_cause_is_gone(world: Lake) -> 
         blocked.mkdir()
         (blocked / "sales_orders_main.ver").write_text("no document of ours")
         await daemon.tell("orders")
-        await daemon.until_logged("settled", table="sales.orders", reason="foreign-file")
+        await daemon.until_logged("settled", table="prod:sales.orders", reason="foreign-file")
         (letter,) = (await ordered(daemon, "dead-letters", method="GET"))["dead_letters"]
         (blocked / "sales_orders_main.ver").unlink()
         newest = world.commit("orders")
@@ -136,7 +136,7 @@ async def test_a_backup_of_the_running_inbox_is_restored(world: Lake, tmp_path: 
         world.commit("orders")
         await daemon.tell("orders")
         await world.until_published("orders")
-        await daemon.until_logged("settled", table="sales.orders", outcome="done")
+        await daemon.until_logged("settled", table="prod:sales.orders", outcome="done")
         with closing(sqlite3.connect(inbox)) as running, closing(sqlite3.connect(copy)) as made:
             running.backup(made)
         world.commit("orders")

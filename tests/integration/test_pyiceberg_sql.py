@@ -131,7 +131,7 @@ async def test_a_database_that_is_locked_for_long_is_the_catalogs_trouble(lake: 
         with closing(sqlite3.connect(lake.folder / "catalog.db", isolation_level=None)) as writer:
             writer.execute("BEGIN EXCLUSIVE")
             await daemon.tell("orders")
-            away = await daemon.until_logged("catalog unreachable", name="prod")
+            away = await daemon.until_logged("catalog unreachable", catalog="prod")
         assert "database is locked" in away["error"]
         lake.commit("orders")
         await until(lambda: lake.is_published("orders"))

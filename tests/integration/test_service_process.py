@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 import sfn
 from sfn.app.service import log_start
 from sfn.clock import SystemClock
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import Unreadable
 from sfn.http.responses import PROBLEM_MEDIA_TYPE
 from sfn.http.server import listening_socket
@@ -77,7 +78,7 @@ async def test_the_log_has_one_record_an_outcome_with_the_same_fields_and_no_tok
         await daemon.tell("orders")
         record = await daemon.until_logged("settled")
         assert set(record) >= FIELDS
-        assert (record["catalog"], record["table"], record["attempt"]) == ("prod", "sales.orders", 1)
+        assert (record["catalog"], record["table"], record["attempt"]) == ("prod", "prod:sales.orders", 1)
         assert (record["outcome"], record["reason"], record["why"]) == ("done", None, None)
         assert 0 < record["seconds"] < 10
         names = [file.rsplit("/", 1)[-1] for file in record["files"]]
@@ -92,7 +93,11 @@ async def test_a_dead_letter_is_logged_with_its_reason(world: Lake) -> None:
     configuration.write_text(configuration.read_text().replace(f"{world.folder}/warehouse", f"{world.folder}/else"))
     async with serving(configuration) as daemon:
         record = await daemon.until_logged("settled", outcome="dead")
-        assert (record["table"], record["reason"], record["level"]) == ("sales.orders", "location-refused", "error")
+        assert (record["table"], record["reason"], record["level"]) == (
+            "prod:sales.orders",
+            "location-refused",
+            "error",
+        )
         assert "stores.NAME" in record["why"]
 
 
@@ -102,14 +107,14 @@ async def test_a_catalog_that_is_away_at_the_start_is_waited_for(world: Lake) ->
     async with serving(configure(world)) as daemon:
         assert (await daemon.client.get("/readyz")).status_code == 200
         assert (await daemon.tell("orders", metadata_location=pointer)).status_code == 202
-        await daemon.until_logged("catalog unreachable", name="prod")
+        await daemon.until_logged("catalog unreachable", catalog="prod")
         assert world.published("orders") is None
         await world.open()
         await world.until_published("orders")
-        done = await daemon.until_logged("settled", table="sales.orders", outcome="done")
+        done = await daemon.until_logged("settled", table="prod:sales.orders", outcome="done")
         assert done["attempt"] == 1
         assert daemon.records("catalog reached", catalog="prod")
-        back = await daemon.until_logged("catalog recovered", name="prod")
+        back = await daemon.until_logged("catalog recovered", catalog="prod")
         assert back["seconds"] > 0
 
 
@@ -122,7 +127,7 @@ async def test_a_catalog_that_is_away_holds_up_no_other(world: Lake) -> None:
             other = {"Authorization": "Bearer other"}
             event = {"namespace": ["sales"], "name": "orders"}
             assert (await daemon.client.post("/v1/events", json=event, headers=other)).status_code == 202
-            await daemon.until_logged("catalog unreachable", name="away")
+            await daemon.until_logged("catalog unreachable", catalog="away")
             asked = len(away.requests)
             for name in ("orders", "customers"):
                 world.commit(name)
@@ -234,7 +239,7 @@ async def test_a_catalog_that_was_never_reached_shows(tmp_path: Path) -> None:
     async with lake(tmp_path) as world:
         await world.close()
         async with serving(configure(world)) as daemon:
-            await daemon.until_logged("catalog unreachable", name="prod")
+            await daemon.until_logged("catalog unreachable", catalog="prod")
             told = await page(daemon)
             assert (told.value("sfn_catalog_reached", catalog="prod"), told.value("sfn_ready")) == (0, 1)
             assert told.value("sfn_breaker_open", scope="catalog", name="prod") == 1
@@ -448,7 +453,7 @@ async def test_events_alone_make_files_and_keep_them_right(writer: Writer) -> No
 async def test_a_location_that_is_not_allowed_is_a_dead_letter_that_says_what_to_do(writer: Writer) -> None:
     async with serving(writer.configure()) as daemon:
         await daemon.tell("orders", metadata_location="/etc/passwd.metadata.json")
-        record = await daemon.until_logged("settled", table="sales.orders", outcome="dead")
+        record = await daemon.until_logged("settled", table="hive:sales.orders", outcome="dead")
         assert record["reason"] == "location-refused"
         assert "allowed_locations" in record["why"]
 
@@ -560,7 +565,9 @@ async def test_whatever_a_table_is_called_its_file_lies_beside_its_metadata_unde
         assert reply.status_code == 202, (name, reply.text)
     for number, name in enumerate(NAMES):
         written = site.warehouse / f"t{number}" / "metadata" / "_sfn"
-        await site.daemon.until_logged("settled", table=f"...{name}.{name}", outcome="done")
+        await site.daemon.until_logged(
+            "settled", table=str(TableIdentifier("hive", ("..", name), name)), outcome="done"
+        )
         assert len([*written.iterdir()]) == 1, name
     for path in site.files():
         assert path.parts[0] == "warehouse"
@@ -592,6 +599,6 @@ async def test_a_location_outside_is_never_followed_and_nothing_is_written_there
         reply = await site.tell(namespace=["sales"], name=f"t{number}", metadata_location=told)
         assert reply.status_code in {202, 422}, (location, reply.text)
         if reply.status_code == 202:
-            record = await site.daemon.until_logged("settled", table=f"sales.t{number}")
+            record = await site.daemon.until_logged("settled", table=f"hive:sales.t{number}")
             assert (record["outcome"], record["reason"]) == ("dead", "location-refused"), location
     assert sorted(site.files()) == before

@@ -78,10 +78,10 @@ async def test_the_service_goes_on_while_the_server_is_away(tmp_path: Path, is_k
         if is_kept:
             await place.make_stream()
         async with lake(tmp_path) as world, serving(configured(world, place), *SWEEPING) as daemon:
-            await daemon.until_logged("pull source connected", name="events")
+            await daemon.until_logged("pull source connected", source="events")
             assert await connected(daemon) == 1
             server.stop()
-            away = await daemon.until_logged("pull source unreachable", name="events")
+            away = await daemon.until_logged("pull source unreachable", source="events")
             assert "found unexpected EOF" in away["error"]
             assert await connected(daemon) == 0
             assert (await daemon.client.get("/readyz")).status_code == httpx.codes.OK
@@ -90,7 +90,7 @@ async def test_the_service_goes_on_while_the_server_is_away(tmp_path: Path, is_k
             await world.until_published("orders")
             world.commit("missed")
             server.start()
-            await daemon.until_logged("pull source recovered", name="events")
+            await daemon.until_logged("pull source recovered", source="events")
             if is_kept:
                 world.commit("returns")
                 await place.publish(event("returns"))

@@ -134,11 +134,11 @@ async def test_what_does_not_end_in_time_is_given_back_without_an_attempt(world:
         await until(lambda: "orders" in world.loads)
         daemon.send(signal.SIGTERM)
         assert await daemon.ended(10) == 0
-        (record,) = daemon.records("settled", table="sales.orders")
+        (record,) = daemon.records("settled", table="prod:sales.orders")
         assert (record["outcome"], record["why"]) == ("returned", "the service stops")
     world.delay = 0
     async with serving(configuration) as daemon:
-        done = await daemon.until_logged("settled", table="sales.orders", outcome="done")
+        done = await daemon.until_logged("settled", table="prod:sales.orders", outcome="done")
         assert done["attempt"] == 1
 
 
@@ -250,14 +250,14 @@ async def test_a_file_system_that_hangs_does_not_keep_the_process_alive(world: L
         await until_it_hangs(daemon, world)
         daemon.send(signal.SIGTERM)
         assert await daemon.ended(10) == 1
-        (given_back,) = daemon.records("settled", table="sales.orders")
+        (given_back,) = daemon.records("settled", table="prod:sales.orders")
         assert (given_back["outcome"], given_back["why"]) == ("returned", "the service stops")
         (told,) = daemon.records("hanging calls abandoned")
         assert told["level"] == "error"
         assert told["hanging"]
         assert all(f"{world.directory('orders')}/metadata/" in call for call in told["hanging"])
     async with serving(configuration) as daemon:
-        done = await daemon.until_logged("settled", table="sales.orders", outcome="done")
+        done = await daemon.until_logged("settled", table="prod:sales.orders", outcome="done")
         assert done["attempt"] == 1
 
 

@@ -7,6 +7,7 @@ Generate `docs/reference/settings.md` from the settings model, and `docs/referen
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from enum import Enum
@@ -24,6 +25,7 @@ from sfn.cli.main import app
 from sfn.settings.root import Settings
 from sfn.settings.types import DURATION_UNITS, parse_size, validate_http_url
 from tests.pages.descriptions import DESCRIPTIONS, SECTIONS
+from tests.pages.json_keys import JSON_KEYS, MORE_JSON_KEYS
 from tests.support.pages import Shown
 
 MODULE: Final = "tests.pages"
@@ -182,7 +184,19 @@ def _command(command: TyperCommand | TyperGroup, context: typer.Context) -> str:
     parts = [f"## `{path}`", f"```text\n{usage}\n```", *([command.help.strip()] if command.help else [])]
     if rows := "".join(_rows(command, context)):
         parts.append(f"| argument or option | meaning |\n| --- | --- |\n{rows}".rstrip())
+    name = path.removeprefix("sfn ")
+    if keys := JSON_KEYS.get(name):
+        listed = ", ".join(f"`{key}`" for key in keys)
+        noun = "key" if len(keys) == 1 else "keys"
+        parts.append(f"`--json` prints an object with the {noun} {listed}.{MORE_JSON_KEYS.get(name, '')}")
+    if isinstance(command, TyperCommand):
+        parts.append("```console\n" + "".join(f"$ {example}\n" for example in examples_of(command)) + "```")
     return "\n\n".join(parts)
+
+
+def examples_of(command: TyperCommand) -> list[str]:
+    """Return the examples at the end of a command's help."""
+    return re.findall(r"^- `(.+)`$", command.epilog or "", re.MULTILINE)
 
 
 def _rows(command: TyperCommand | TyperGroup, context: typer.Context) -> Iterator[str]:

@@ -19,6 +19,7 @@ from sfn.settings import load
 from tests.bench import many, servers
 from tests.bench.many import Many
 from tests.bench.servers import CATALOG, Setting
+from tests.pages.json_keys import JSON_KEYS
 from tests.support.logs import as_before
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -78,6 +79,7 @@ def test_a_catalog_without_files_gets_them_and_the_next_run_finds_nothing(
     first = run_audit_command(*command, "--json")
     assert first.exit_code == 0, first.output
     printed = json.loads(first.stdout)
+    assert tuple(printed) == JSON_KEYS["audit run"]
     assert (printed["states"], printed["notified"]) == ({"missing": TABLES}, TABLES)
     files = [made.publish(namespace, name, None) for namespace, name in made.all()]
     wait_until(lambda: all(file.exists() for file in files))
@@ -85,8 +87,9 @@ def test_a_catalog_without_files_gets_them_and_the_next_run_finds_nothing(
     assert second.exit_code == 0, second.output
     assert f"{TABLES} rows; {TABLES} unchanged" in second.stdout
     report_output = CliRunner().invoke(sfn, ["audit", "report", str(report), "--json"])
-    trend = json.loads(report_output.stdout)["trend"]
-    assert [(one["tables"], one["differing"]) for one in trend] == [(TABLES, TABLES), (TABLES, 0)]
+    printed = json.loads(report_output.stdout)
+    assert tuple(printed) == JSON_KEYS["audit report"]
+    assert [(one["tables"], one["differing"]) for one in printed["trend"]] == [(TABLES, TABLES), (TABLES, 0)]
     assert "current" in CliRunner().invoke(sfn, ["audit", "report", str(report)]).stdout
 
 

@@ -65,7 +65,7 @@ class Place:
         pointer = self.lake.commit(name)
         assert (await self.sfn("notify", f"sales.{name}")).status == 0
         await until(lambda: self.lake.published(name) == pointer)
-        await self.daemon.until_logged("settled", table=f"sales.{name}", outcome="done")
+        await self.daemon.until_logged("settled", table=f"prod:sales.{name}", outcome="done")
         return pointer
 
     def block(self, name: str) -> Path:
@@ -79,7 +79,7 @@ class Place:
     async def letter(self, name: str) -> int:
         """The id of the dead letter that such a table becomes."""
         await self.daemon.tell(name)
-        await self.daemon.until_logged("settled", table=f"sales.{name}", outcome="dead")
+        await self.daemon.until_logged("settled", table=f"prod:sales.{name}", outcome="dead")
         (letter,) = (await self.sfn("dead-letters", "list", "--table", f"sales.{name}", "--json")).json["dead_letters"]
         return int(letter["id"])
 
@@ -161,12 +161,12 @@ async def answered(said: str, *arguments: str) -> Done:
     return await anyio.to_thread.run_sync(run)
 
 
-async def on_terminal(*arguments: str) -> str:
+async def on_terminal(*arguments: str, environ: Mapping[str, str] | None = None) -> str:
     """What a command shows on a terminal of 100 columns, standard output and standard error together."""
 
     def run() -> str:
         ours, theirs = pty.openpty()
-        surroundings = _surroundings(arguments, {"COLUMNS": "100", "TERM": "xterm-256color"})
+        surroundings = _surroundings(arguments, {"COLUMNS": "100", "TERM": "xterm-256color", **(environ or {})})
         process: Running
         if is_measured(surroundings):
             process = subprocess.Popen([SFN, *arguments], env=surroundings, stdin=theirs, stdout=theirs, stderr=theirs)

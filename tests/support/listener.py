@@ -43,6 +43,7 @@ from sfn.telemetry.logs import RejectionLog
 from sfn.telemetry.metrics import Metrics
 from sfn.ui.app import ui_router
 from sfn.worker.capacity import CircuitBreakerState
+from sfn.worker.catalog_now import CatalogNow, CatalogNowState
 from sfn.worker.sweep import SweepReport
 from tests.promises.inboxes import TERMS, Ground
 from tests.support.clock import HandClock
@@ -382,6 +383,7 @@ class Office:
     answers: dict[str, CatalogAnswers] = field(default_factory=dict)
     understood: list[Notification] | None = None
     interest: TableFilter = field(default_factory=TableFilter)
+    answer: CatalogNow = CatalogNow(CatalogNowState.NOT_FOUND)
 
     def __post_init__(self) -> None:
         self.inbox = Desk(TERMS, self.clock)
@@ -394,6 +396,7 @@ class Office:
             catalog_answers=lambda: self.answers,
             breakers=lambda: self.breakers,
             sweep_reports=lambda: self.sweeps,
+            catalog_now=self._catalog_now,
             recent=RecentRequests(self.clock, ["etl"]),
         )
         self.operators = OperatorAuth(
@@ -417,6 +420,9 @@ class Office:
     def pages(self) -> APIRouter:
         """The pages for the same operators."""
         return ui_router(self.context(), self.operators)
+
+    async def _catalog_now(self, _: TableIdentifier) -> CatalogNow:
+        return self.answer
 
     def _understand(self, event: UndecodableRequest) -> Sequence[Notification]:
         if self.understood is None:

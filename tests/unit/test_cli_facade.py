@@ -34,7 +34,7 @@ def test_a_root_may_be_a_whole_bucket(root: str) -> None:
         (["{folder}", "--metadata-limit", "much"], "found 'much'"),
         (["{folder}", "--log-level", "loud"], "found 'loud'"),
         (["{folder}", "--port", "70000"], "65535"),
-        (["{folder}", "--storage-options", "{folder}/file"], "JSON"),
+        (["{folder}", "--storage-option", "@{folder}/file"], "JSON"),
     ],
 )
 def test_what_makes_no_sense_is_told_before_it_listens(tmp_path: Path, arguments: list[str], said: str) -> None:

@@ -40,7 +40,7 @@ def test_a_file_that_exists_stays_without_force(tmp_path: Path) -> None:
     file = tmp_path / "sfn.toml"
     file.write_text("mine")
     done = run(str(file), "--uri", CATALOG, "--store", LAKE)
-    assert (done.exit_code, file.read_text()) == (1, "mine")
+    assert (done.exit_code, file.read_text()) == (2, "mine")
     assert "expected a file that does not exist yet, found one; pass --force to replace it" in done.stderr
     assert run(str(file), "--uri", "nonsense", "--store", LAKE, "--force").exit_code == 2
     assert file.read_text() == "mine"

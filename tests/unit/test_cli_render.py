@@ -6,7 +6,7 @@ from datetime import timedelta, timezone
 
 import pytest
 
-from sfn.cli.render import Grid, Line, escape, format_time, to_plain_text
+from sfn.cli.render import Grid, Line, escape, format_time, print_json, to_plain_text
 from sfn.clock import format_ago, format_duration
 from sfn.errors import pluralise
 from tests.unit.admin_server import NOON
@@ -73,3 +73,9 @@ def test_columns_are_aligned_and_nothing_is_cut_off() -> None:
 
 def test_columns_without_heads_have_no_row_of_them() -> None:
     assert to_plain_text([Grid(("", " "), [("a", "b")])]) == "a  b"
+
+
+def test_one_of_several_documents_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        print_json({"tables": [{"name": "a"}]}, on_one_line=True)
+    assert capsys.readouterr().out == '{"tables": [{"name": "a"}]}\n' * 2

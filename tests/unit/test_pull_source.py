@@ -204,7 +204,7 @@ def test_lasting_outage_is_logged_once_a_minute() -> None:
             outage.on_unavailable(CONNECTION_LOST)
             clock.turn(25)
     first, second = logs
-    assert (first["event"], first["name"], first["error"], first["suppressed"]) == (
+    assert (first["event"], first["source"], first["error"], first["suppressed"]) == (
         "pull source unreachable",
         "events",
         "pull.events: expected an answer, found none; see",

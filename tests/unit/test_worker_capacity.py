@@ -266,7 +266,9 @@ class Away:
 
 
 def told(records: list[EventDict]) -> list[tuple[object, ...]]:
-    return [(record["log_level"], record["event"], record["name"]) for record in records]
+    return [
+        (record["log_level"], record["event"], record.get("catalog", record.get("store", ""))) for record in records
+    ]
 
 
 def test_an_outage_is_told_when_it_begins_and_when_it_ends() -> None:

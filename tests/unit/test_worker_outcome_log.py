@@ -76,7 +76,7 @@ def test_an_outcome_is_one_record(
         OutcomeLog().on_settled(ORDERS, outcome, 0.12345)
     (record,) = records
     assert record.items() >= {"event": "settled", "log_level": level, "attempt": 3, "seconds": 0.123}.items()
-    assert (record["catalog"], record["table"]) == ("prod", "sales.eu.orders")
+    assert (record["catalog"], record["table"]) == ("prod", "prod:sales.eu.orders")
     assert (record["outcome"], record["reason"], record["why"], record["files"]) == told
 
 
@@ -113,7 +113,7 @@ def test_poison_is_a_record_like_any_outcome() -> None:
     (record,) = records
     assert record.keys() == FIELDS | {"log_level", "exc_info"}
     assert (record["event"], record["log_level"], record["attempt"]) == ("settled", "error", 7)
-    assert (record["outcome"], record["reason"], record["table"]) == ("dead", "poison", "sales.eu.orders")
+    assert (record["outcome"], record["reason"], record["table"]) == ("dead", "poison", "prod:sales.eu.orders")
 
 
 PROD = CatalogName("prod")

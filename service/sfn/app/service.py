@@ -161,7 +161,7 @@ def _gateway_listeners(
         port = listener.getsockname()[1]
         _log.info(
             "gateway listening",
-            name=gateway.name,
+            gateway=gateway.name,
             url=f"{settings.listener.scheme}://{_authority(gateway.host)}:{port}",
             port=port,
         )

@@ -70,6 +70,7 @@ from sfn.telemetry.metrics import Metrics
 from sfn.telemetry.scrape import LabelNames, Scrape, ScrapedStats, ScrapeSources
 from sfn.ui.app import ui_router
 from sfn.ui.home import home_router
+from sfn.worker.catalog_now import CatalogQueries
 from sfn.worker.lag import LagHistory
 from sfn.worker.outcome_log import OutcomeLog, OutcomeMetrics, OutcomeSinks
 from sfn.worker.worker import Worker
@@ -348,6 +349,7 @@ async def build_service(
             catalog_answers=catalog_registry.answers,
             breakers=worker.breakers,
             sweep_reports=worker.sweeps,
+            catalog_now=CatalogQueries(catalogs, settings.event_only_catalogs, worker.breakers, clock).load,
             retired_catalogs=retirement,
             lag=lag,
             recent=recent,

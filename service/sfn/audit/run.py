@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -39,7 +40,7 @@ class AuditArguments:
     keep: int
     patience: float
     report_options: Mapping[str, str]
-    storage_options: Mapping[str, str]
+    storage_options: Mapping[str, Any]
     master: str | None
     sender: str | None
     flags: ServiceOptions

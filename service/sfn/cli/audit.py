@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -18,19 +18,25 @@ from sfn.errors import NotInstalled, SfnError, pluralise
 if TYPE_CHECKING:
     from sfn.audit.read import AuditReport, ReportedTable, RunSummary
 
+CATALOG_TIMEOUT: Final = timedelta(seconds=60)
+"""The default time to wait for an unreachable catalog."""
+
 app = typer.Typer(name="audit", help="Compare every table with its directory, on Spark.", no_args_is_help=True)
 
 
-@app.command()
+RUN_EXAMPLES: Final = options.examples(
+    "sfn audit run --report /reports/lake --config sfn.toml",
+    "sfn audit run --report prod:ops.audit --catalog prod --deep --storage-option anon=true",
+)
+
+
+@app.command(epilog=RUN_EXAMPLES)
 def run(
     *,
     report: Annotated[
         str, typer.Option("--report", metavar="DIRECTORY|CATALOG:NS.TABLE", help="Where the report is written.")
     ],
-    catalog: Annotated[
-        list[str] | None,
-        typer.Option("--catalog", metavar="NAME", help="Only that catalog; may be repeated.", show_default=False),
-    ] = None,
+    catalog: options.OnlyCatalogs = None,
     deep: Annotated[bool, typer.Option("--deep", help="Also check that all files of current snapshots exist.")] = False,
     notify: Annotated[
         bool, typer.Option("--notify/--no-notify", help="Notify the listener of tables that differ.")
@@ -38,7 +44,11 @@ def run(
     rate: Annotated[
         float | None,
         typer.Option(
-            "--rate", min=0.1, metavar="N", help="Most tables a second to request from a catalog.", show_default=False
+            "--rate",
+            min=0.1,
+            metavar="N",
+            help="The most tables a second to request from a catalog.",
+            show_default=False,
         ),
     ] = None,
     slices: Annotated[
@@ -47,33 +57,28 @@ def run(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Start a new run, even if the last one was interrupted.")
     ] = False,
-    keep: Annotated[int, typer.Option("--keep", min=1, metavar="N", help="Runs that the report keeps.")] = 90,
-    patience: Annotated[
-        timedelta,
+    keep: Annotated[
+        int, typer.Option("--keep", min=1, metavar="N", help="The number of runs that the report keeps.")
+    ] = 90,
+    catalog_timeout: Annotated[
+        timedelta | None,
         typer.Option(
-            "--patience", parser=options.parse_age, metavar="TIME", help="How long to wait for an unreachable catalog."
-        ),
-    ] = timedelta(seconds=60),
-    report_option: options.ReportOptions = None,
-    storage_option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--storage-option",
-            metavar="KEY=VALUE",
-            help="With --deep: an option for fsspec to open files.",
+            "--catalog-timeout",
+            parser=options.parse_duration,
+            metavar="DURATION",
+            help="The longest time to wait for an unreachable catalog, such as 5m. Default: 60s.",
             show_default=False,
         ),
     ] = None,
+    report_option: options.ReportOptions = None,
+    storage_option: options.StorageOptions = None,
     master: Annotated[
         str | None,
         typer.Option(
             "--master", metavar="URL", help="Spark's master, if spark-submit does not set it.", show_default=False
         ),
     ] = None,
-    sender: Annotated[
-        str | None,
-        typer.Option("--sender", metavar="NAME", help="The sender that notifies the listener.", show_default=False),
-    ] = None,
+    sender: options.Sender = None,
     as_json: options.AsJson = False,
     config: options.Config = None,
     url: options.Url = None,
@@ -85,7 +90,9 @@ def run(
     The running listener is notified of tables that differ, and writes their files. So a catalog without any SFN files
     gets its first ones, too. An interrupted run is resumed; `sfn audit report` shows the findings.
 
-    The exit code is 1 if a table could not be checked, or a notification was not accepted.
+    With --deep it opens files by fsspec, with the options of --storage-option.
+
+    Ends with 1 if a table could not be checked, or a notification was not accepted.
     """
     with exit_on_error():
         from sfn.cli.render import print_json, print_page
@@ -103,9 +110,9 @@ def run(
             slices=slices,
             fresh=fresh,
             keep=keep,
-            patience=patience.total_seconds(),
-            report_options=options.parse_pairs("--report-option", report_option),
-            storage_options=options.parse_pairs("--storage-option", storage_option),
+            patience=(catalog_timeout or CATALOG_TIMEOUT).total_seconds(),
+            report_options=options.parse_report_options(report_option),
+            storage_options=options.parse_storage_options(storage_option),
             master=master,
             sender=sender,
             flags=options.ServiceOptions(config, url, token_file, ca_file),
@@ -228,7 +235,9 @@ def read_report(
         return read.read_report(table, str(place), run, most, past)
 
 
-@app.command()
+@app.command(
+    epilog=options.examples("sfn audit report /reports/lake", "sfn audit report prod:ops.audit --config sfn.toml")
+)
 def report(
     report: Annotated[
         str,
@@ -238,21 +247,23 @@ def report(
     run: Annotated[
         str | None, typer.Option("--run", metavar="RUN", help="The run; default: the newest.", show_default=False)
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="The most tables in each list.")] = 10,
-    past: Annotated[int, typer.Option("--past", min=1, help="The number of runs to compare.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="The most tables in each list.")] = 10,
+    past: Annotated[int, typer.Option("--past", min=1, metavar="N", help="The number of runs to compare.")] = 10,
     report_option: options.ReportOptions = None,
     as_json: options.AsJson = False,
     config: options.Config = None,
 ) -> None:
-    """Show the report of an audit (`sfn audit run`): tables by state, the worst lag, foreign files, tables near
-    the end of their metadata retention, tables that could not be checked, and the trend over runs.
+    """Show the report of an audit.
+
+    It has tables by state, the worst lag, foreign files, tables near the end of their metadata retention, tables that
+    could not be checked, and the trend over runs.
 
     The report is an Iceberg table, so any engine can query it in SQL.
     """
     from sfn.cli.render import print_json, print_page
 
     with exit_on_error():
-        content = read_report(config, report, options.parse_pairs("--report-option", report_option), run, limit, past)
+        content = read_report(config, report, options.parse_report_options(report_option), run, limit, past)
     if as_json:
         print_json(content)
     else:

@@ -385,14 +385,23 @@ class ServiceClient:
         """Return the state of the service."""
         return self._get("/status", verdict.ServiceReport)
 
-    def table(self, catalog: str, namespace: tuple[str, ...], name: str) -> table_schemas.TableModel:
+    def table(
+        self, catalog: str, namespace: tuple[str, ...], name: str, *, ask_catalog: bool = False
+    ) -> table_schemas.TableModel:
         """Return the state of a table.
+
+        Args:
+            catalog: the catalog's name.
+            namespace: the levels of the table's namespace.
+            name: the table's name.
+            ask_catalog: True to have the service ask the catalog, too.
 
         Raises:
             UnknownToService: the inbox does not know the table.
         """
         path = "/".join(quote(part, safe="") for part in (catalog, _LEVELS.join(namespace), name))
-        return self._get(f"/tables/{path}", table_schemas.TableModel)
+        parameters = {"ask_catalog": "true"} if ask_catalog else None
+        return self._get(f"/tables/{path}", table_schemas.TableModel, parameters)
 
     def tables(self, search: Parameters) -> table_schemas.TableListPage:
         """Return a page of tables; `search` has the parameters of the route."""
@@ -411,8 +420,12 @@ class ServiceClient:
             return configured[0]
         raise _configuration_error("--catalog", f"one of {', '.join(configured)}", "none")
 
-    def check_configured(self, catalog: str) -> None:
+    def check_configured(self, catalog: str, where: str = "CATALOG") -> None:
         """Check that the service has a catalog.
+
+        Args:
+            catalog: the catalog's name.
+            where: the argument or option that names it, for the message.
 
         Raises:
             ConfigurationError: the service has no such catalog; the remedy suggests the closest name.
@@ -420,7 +433,22 @@ class ServiceClient:
         known = [one.name for one in self.status().catalogs]
         if catalog not in known:
             expected, remedy = f"a configured catalog ({', '.join(known)})", suggest_name(catalog, known)
-            raise ConfigurationError([SfnError("CATALOG", expected=expected, found=escape(catalog), remedy=remedy)])
+            raise ConfigurationError([SfnError(where, expected=expected, found=escape(catalog), remedy=remedy)])
+
+    @contextmanager
+    def explain_unknown(self, *catalogs: str | None) -> Iterator[None]:
+        """Explain an `UnknownToService` in the block: a catalog in `--catalog` that is not configured is wrong usage.
+
+        Raises:
+            ConfigurationError: the service has no such catalog.
+        """
+        try:
+            yield
+        except UnknownToService:
+            for name in catalogs:
+                if name is not None:
+                    self.check_configured(name, "--catalog")
+            raise
 
     def dead_letters(self, parameters: Mapping[str, str | int]) -> schemas.DeadLetterPage:
         return self._get("/dead-letters", schemas.DeadLetterPage, parameters)

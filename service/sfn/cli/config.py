@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(name="config", help="Show the configuration.", no_args_is_help=True)
 
 
-@app.command()
+@app.command(epilog=options.examples("sfn config show", "sfn config show --changed --config sfn.toml"))
 def show(
     *,
     changed: Annotated[bool, typer.Option("--changed", help="Only what a file or a variable sets.")] = False,

@@ -224,25 +224,17 @@ class StatusOption(StrEnum):
 
 
 TableOption: TypeAlias = Annotated[
-    str | None, typer.Option("--table", metavar="NS.TABLE", help="Dead letters of this table.", show_default=False)
-]
-CatalogOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--catalog",
-        metavar="NAME",
-        help="Dead letters of this catalog.",
-        show_default=False,
-        autocompletion=options.complete_catalog,
-    ),
+    str | None, typer.Option("--table", metavar="NS.TABLE", help="Only dead letters of this table.", show_default=False)
 ]
 SenderOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--sender", metavar="NAME", help="Undecodable requests of this sender.", show_default=False),
+    typer.Option("--sender", metavar="NAME", help="Only undecodable requests of this sender.", show_default=False),
 ]
 CauseOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--cause", metavar="TEXT", help="Dead letters with this text in their cause.", show_default=False),
+    typer.Option(
+        "--cause", metavar="TEXT", help="Only dead letters with this text in their cause.", show_default=False
+    ),
 ]
 IdsArgument: TypeAlias = Annotated[
     list[int] | None, typer.Argument(metavar="ID", show_default=False, help="The dead letters' ids.")
@@ -250,19 +242,28 @@ IdsArgument: TypeAlias = Annotated[
 AllOption: TypeAlias = Annotated[bool, typer.Option("--all", help="All open ones; required without ids and filters.")]
 
 
-@app.command("list")
+@app.command(
+    "list",
+    epilog=options.examples(
+        "sfn dead-letters list --by-cause", "sfn dead-letters list --table prod:sales.orders --status all"
+    ),
+)
 def list_letters(
     *,
     table: TableOption = None,
-    catalog: CatalogOption = None,
+    catalog: options.OnlyCatalog = None,
     reason: options.Reason = None,
     cause: CauseOption = None,
     sender: SenderOption = None,
     older_than: options.OlderThan = None,
     newer_than: options.NewerThan = None,
-    status: Annotated[StatusOption, typer.Option("--status", help="The status.")] = StatusOption.OPEN,
+    status: Annotated[
+        StatusOption,
+        typer.Option("--status", metavar="|".join(StatusOption), help="Only dead letters with this status."),
+    ] = StatusOption.OPEN,
     by_cause: Annotated[bool, typer.Option("--by-cause", help="Count by reason and cause.")] = False,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="The most dead letters; 0 for all.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="The most dead letters to show.")] = 100,
+    everything: Annotated[bool, typer.Option("--all", help="Show all dead letters, whatever their number.")] = False,
     as_json: options.AsJson = False,
     config: options.Config = None,
     url: options.Url = None,
@@ -279,11 +280,12 @@ def list_letters(
 
     chosen = _criteria(table, catalog, reason, sender, older_than, newer_than, cause)
     text = "no open dead letters" if status is StatusOption.OPEN else "no dead letters with this status"
-    with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
+    flags = options.ServiceOptions(config, url, token_file, ca_file)
+    with open_service(flags) as service, service.explain_unknown(chosen.catalog):
         if by_cause:
             _print_causes(service.dead_letter_causes(_search_parameters(chosen, status)), text, as_json=as_json)
             return
-        found = fetch_letters(service, chosen, status, limit)
+        found = fetch_letters(service, chosen, status, 0 if everything else limit)
     if as_json:
         print_json(found)
     elif not found.dead_letters:
@@ -292,10 +294,10 @@ def list_letters(
         with_status = status is StatusOption.ALL
         print_page([dead_letters_grid(found.dead_letters, SystemClock().now(), with_status=with_status)])
     if found.next is not None:
-        print_error(f"there are more than {limit}: add a filter, or pass --limit 0 for all")
+        print_error(f"there are more than {limit}: add a filter, or pass --limit or --all")
 
 
-@app.command()
+@app.command(epilog=options.examples("sfn dead-letters show 17"))
 def show(
     numbers: Annotated[list[int], typer.Argument(metavar="ID", help="The dead letters' ids.", show_default=False)],
     *,
@@ -320,12 +322,16 @@ def show(
         render.print_page([line for letter in found for line in letter_lines(letter, now)])
 
 
-@app.command()
+@app.command(
+    epilog=options.examples(
+        "sfn dead-letters replay 17 18", "sfn dead-letters replay --reason permanent --catalog prod"
+    )
+)
 def replay(
     numbers: IdsArgument = None,
     *,
     table: TableOption = None,
-    catalog: CatalogOption = None,
+    catalog: options.OnlyCatalog = None,
     reason: options.Reason = None,
     cause: CauseOption = None,
     sender: SenderOption = None,
@@ -348,27 +354,28 @@ def replay(
 
     chosen = _criteria(table, catalog, reason, sender, older_than, newer_than, cause)
     _check_selection(numbers, chosen, every=every)
-    with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
+    flags = options.ServiceOptions(config, url, token_file, ca_file)
+    with open_service(flags) as service, service.explain_unknown(chosen.catalog):
         numbers = list(dict.fromkeys(numbers or []))
         total = _confirm_selection(service, "replay", numbers, chosen, yes=yes)
         done = replay_all(service, numbers, chosen, total)
-        passed = _explain_skipped(service, done)
+        skipped = _explain_skipped(service, done)
     if as_json:
-        print_json({"replayed": done.count, "failed": done.failed, "passed": done.skipped})
+        print_json({"replayed": done.count, "failed": done.failed, "skipped": done.skipped})
     elif done.count:
         typer.echo(f"queued {done.count:,} of {total:,} for another attempt; `sfn status` shows the result")
-    for line in (*(f"dead letter {failure.id}: {failure.why}" for failure in done.failed), *passed):
+    for line in (*(f"dead letter {failure.id}: {failure.why}" for failure in done.failed), *skipped):
         print_error(line)
-    if done.failed or passed:
+    if done.failed or skipped:
         raise typer.Exit(FAILED)
 
 
-@app.command()
+@app.command(epilog=options.examples("sfn dead-letters discard 17", "sfn dead-letters discard --older-than 7d --yes"))
 def discard(
     numbers: IdsArgument = None,
     *,
     table: TableOption = None,
-    catalog: CatalogOption = None,
+    catalog: options.OnlyCatalog = None,
     reason: options.Reason = None,
     cause: CauseOption = None,
     sender: SenderOption = None,
@@ -391,18 +398,19 @@ def discard(
 
     chosen = _criteria(table, catalog, reason, sender, older_than, newer_than, cause)
     _check_selection(numbers, chosen, every=every)
-    with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
+    flags = options.ServiceOptions(config, url, token_file, ca_file)
+    with open_service(flags) as service, service.explain_unknown(chosen.catalog):
         numbers = list(dict.fromkeys(numbers or []))
         total = _confirm_selection(service, "discard", numbers, chosen, yes=yes)
         done = discard_all(service, numbers, chosen, total)
-        passed = _explain_skipped(service, done)
+        skipped = _explain_skipped(service, done)
     if as_json:
-        print_json({"discarded": done.count, "passed": done.skipped})
+        print_json({"discarded": done.count, "skipped": done.skipped})
     elif done.count:
         typer.echo(f"discarded {done.count:,} of {total:,}")
-    for line in passed:
+    for line in skipped:
         print_error(line)
-    if passed:
+    if skipped:
         raise typer.Exit(FAILED)
 
 

@@ -7,22 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from sfn.cli import options
 from sfn.cli.options import WRONG_USAGE
-from sfn.cli.read import StorageOptionsOption
 
 if TYPE_CHECKING:
     from sfn.telemetry.logs import Level
 
 LOG_LEVELS: Final[tuple[Level, ...]] = ("debug", "info", "warning", "error")
-
-
-def _parse_size(text: str) -> int:
-    from sfn.settings.types import parse_size
-
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"expected {error}, found {text!r}") from None
 
 
 def _parse_level(text: str) -> Level:
@@ -37,22 +28,30 @@ def facade(
         list[str],
         typer.Argument(metavar="ROOT", help="Folders or URLs with tables below them; nothing else is opened."),
     ],
-    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="The port; 0 for any free port.")] = 8087,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", metavar="PORT", min=0, max=65_535, help="The port; 0 for any free port.")
+    ] = 8087,
     token_file: Annotated[
         Path | None,
-        typer.Option("--token-file", metavar="FILE", help="Readers' bearer tokens, one per line.", show_default=False),
+        typer.Option(
+            "--token-file", metavar="FILE", help="A file with readers' bearer tokens, one per line.", show_default=False
+        ),
     ] = None,
     tls_certificate: Annotated[
         Path | None,
         typer.Option(
-            "--tls-certificate", metavar="FILE", help="PEM, the server's own certificate first.", show_default=False
+            "--tls-certificate",
+            metavar="FILE",
+            help="The certificates (PEM), the server's own one first.",
+            show_default=False,
         ),
     ] = None,
     tls_key: Annotated[
-        Path | None, typer.Option("--tls-key", metavar="FILE", help="PEM, not encrypted.", show_default=False)
+        Path | None,
+        typer.Option("--tls-key", metavar="FILE", help="The private key (PEM), not encrypted.", show_default=False),
     ] = None,
-    storage_options: StorageOptionsOption = None,
+    storage_option: options.StorageOptions = None,
     *,
     by_directory: Annotated[
         bool, typer.Option("--dir/--no-dir", help="Show tables by their directories, too, in the namespace `dir`.")
@@ -60,7 +59,9 @@ def facade(
     metadata_limit: Annotated[
         str, typer.Option("--metadata-limit", metavar="SIZE", help="The largest metadata file that is read.")
     ] = "64MiB",
-    log_level: Annotated[str, typer.Option("--log-level", metavar="LEVEL", help=", ".join(LOG_LEVELS))] = "info",
+    log_level: Annotated[
+        str, typer.Option("--log-level", metavar="|".join(LOG_LEVELS), help="The least level to log.")
+    ] = "info",
 ) -> None:
     """Serve the tables below some folders as a read-only Iceberg REST catalog, for Spark, PyIceberg, DuckDB and others.
 
@@ -72,10 +73,11 @@ def facade(
     from sfn.cli.render import escape
     from sfn.errors import SfnError
 
-    level, max_metadata_size = _parse_level(log_level), _parse_size(metadata_limit)
+    level, max_metadata_size = _parse_level(log_level), options.parse_size(metadata_limit)
+    driver_options = options.parse_storage_options(storage_option)
     try:
         folders = FacadeFolders(
-            [canonical_root(text) for text in roots], storage_options or {}, None, by_directory, None, max_metadata_size
+            [canonical_root(text) for text in roots], driver_options, None, by_directory, None, max_metadata_size
         )
     except SfnError as error:
         typer.echo(escape(str(error)), err=True)

@@ -69,7 +69,7 @@ def init(
             "--store", metavar="PREFIX", help="Where the tables lie, such as s3://bucket/warehouse.", show_default=False
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write the file even if it exists.")] = False,
 ) -> None:
     """Write a commented configuration with new tokens, and say what comes next.
 
@@ -93,7 +93,7 @@ def init(
         _write(file, text, force=force)
     except FileExistsError:
         print_error(f"{file}: expected a file that does not exist yet, found one; pass --force to replace it")
-        raise typer.Exit(FAILED) from None
+        raise typer.Exit(WRONG_USAGE) from None
     except OSError as error:
         print_error(str(SfnError(str(file), expected="a file that can be written", found=error.strerror or "an error")))
         raise typer.Exit(FAILED) from None

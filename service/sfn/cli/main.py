@@ -30,7 +30,7 @@ from sfn.cli import (
     sweep,
     tables,
 )
-from sfn.cli.options import FAILED, WRONG_USAGE
+from sfn.cli.options import FAILED, WRONG_USAGE, examples
 from sfn.errors import SfnError
 
 
@@ -63,11 +63,23 @@ def serve(config: options.Config = None, roles: options.Roles = "receiver,worker
 def demo(
     java: Annotated[
         Path | None,
-        typer.Option(envvar="SFN_JAVA", help="The java executable, version 17 or newer.", show_default=False),
+        typer.Option(
+            "--java",
+            metavar="FILE",
+            envvar="SFN_JAVA",
+            help="The java executable, version 17 or newer.",
+            show_default=False,
+        ),
     ] = None,
     jars: Annotated[
         Path | None,
-        typer.Option(envvar="SFN_JARS", help="The folder with the jars of the catalog server.", show_default=False),
+        typer.Option(
+            "--jars",
+            metavar="DIRECTORY",
+            envvar="SFN_JARS",
+            help="The folder with the jars of the catalog server.",
+            show_default=False,
+        ),
     ] = None,
     cache: Annotated[Path | None, typer.Option(envvar="XDG_CACHE_HOME", hidden=True)] = None,
 ) -> None:
@@ -207,27 +219,79 @@ def sfn(
     """Write the current metadata location of each Iceberg table next to the table, to read it without its catalog."""
 
 
-app.command("init")(init.init)
-app.command("serve")(serve)
-app.command("check")(check.check)
+app.command(
+    "init",
+    epilog=examples("sfn init", "sfn init --uri http://127.0.0.1:8181 --store s3://lake/warehouse /etc/sfn/sfn.toml"),
+)(init.init)
+app.command(
+    "serve", epilog=examples("sfn serve --config sfn.toml", "sfn serve --config sfn.toml --roles receiver,worker,admin")
+)(serve)
+app.command("check", epilog=examples("sfn check --config sfn.toml", "sfn check --all --json"))(check.check)
 app.add_typer(config.app)
-app.command("facade")(facade.facade)
-app.command("demo")(demo)
-app.command("resolve", rich_help_panel=_INSPECT)(read.resolve)
-app.command("history", rich_help_panel=_INSPECT)(read.history)
-app.command("inspect", rich_help_panel=_INSPECT)(read.inspect)
-app.command("verify", rich_help_panel=_INSPECT)(read.verify)
-app.command("status", rich_help_panel=_INSPECT)(status.status)
-app.command("tables", rich_help_panel=_INSPECT)(tables.tables)
-app.command("audit-log", rich_help_panel=_INSPECT)(operator_commands.audit_log)
+app.command("facade", epilog=examples("sfn facade /warehouse", "sfn facade s3://lake --token-file readers"))(
+    facade.facade
+)
+app.command("demo", epilog=examples("sfn demo"))(demo)
+app.command(
+    "resolve",
+    rich_help_panel=_INSPECT,
+    epilog=examples(
+        "sfn resolve /warehouse/sales/orders",
+        "sfn resolve s3://lake/sales/orders --as-of 2026-08-21T12:00:00Z",
+        "sfn resolve s3://lake/sales/orders --storage-option anon=true --json",
+    ),
+)(read.resolve)
+app.command("history", rich_help_panel=_INSPECT, epilog=examples("sfn history s3://lake/sales/orders --limit 20"))(
+    read.history
+)
+app.command("inspect", rich_help_panel=_INSPECT, epilog=examples("sfn inspect /warehouse/sales/orders --files"))(
+    read.inspect
+)
+app.command(
+    "verify",
+    rich_help_panel=_INSPECT,
+    epilog=examples(
+        "sfn verify s3://lake/sales/orders", "sfn verify s3://lake/sales/orders --deep --config sfn.toml --catalog prod"
+    ),
+)(read.verify)
+app.command(
+    "status",
+    rich_help_panel=_INSPECT,
+    epilog=examples("sfn status", "sfn status --watch", "sfn status prod:sales.orders"),
+)(status.status)
+app.command(
+    "tables", rich_help_panel=_INSPECT, epilog=examples("sfn tables --late", "sfn tables 'sales.*' --state retrying")
+)(tables.tables)
+app.command("audit-log", rich_help_panel=_INSPECT, epilog=examples("sfn audit-log --limit 20"))(
+    operator_commands.audit_log
+)
 app.add_typer(audit.app, rich_help_panel=_INSPECT)
-app.command("healthcheck", rich_help_panel=_INSPECT)(healthcheck)
-app.command("notify", rich_help_panel=_ACT)(notify.notify)
-app.command("reconcile", rich_help_panel=_ACT)(sweep.reconcile)
+app.command("healthcheck", rich_help_panel=_INSPECT, epilog=examples("sfn healthcheck --ready"))(healthcheck)
+app.command(
+    "notify",
+    rich_help_panel=_ACT,
+    epilog=examples(
+        "sfn notify prod:sales.orders --wait", "sfn notify sales.orders --operation rename --destination sales.sold"
+    ),
+)(notify.notify)
+app.command(
+    "reconcile",
+    rich_help_panel=_ACT,
+    epilog=examples("sfn reconcile --catalog prod --timeout 10m", "sfn reconcile --dry-run"),
+)(sweep.reconcile)
 app.add_typer(dead_letters.app, rich_help_panel=_ACT)
-app.command("release", rich_help_panel=_ACT)(operator_commands.release)
-app.command("adopt", rich_help_panel=_ACT)(operator_commands.adopt)
-app.command("retire", rich_help_panel=_ACT)(operator_commands.retire)
+app.command("release", rich_help_panel=_ACT, epilog=examples("sfn release prod"))(operator_commands.release)
+app.command(
+    "adopt",
+    rich_help_panel=_ACT,
+    epilog=examples(
+        "sfn adopt prod --from 0123456789abcdef0123456789abcdef",
+        "sfn adopt prod sales.orders --from 0123456789abcdef0123456789abcdef --yes",
+    ),
+)(operator_commands.adopt)
+app.command("retire", rich_help_panel=_ACT, epilog=examples("sfn retire prod", "sfn retire prod --undo"))(
+    operator_commands.retire
+)
 
 
 def main() -> None:

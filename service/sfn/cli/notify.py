@@ -236,7 +236,12 @@ class Operation(StrEnum):
 
 def notify(
     table: Annotated[
-        str, typer.Argument(metavar="NS.TABLE", help="The table; a dot in a part is %2E.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="NS.TABLE",
+            help="The table, such as sales.orders or prod:sales.orders; a dot in a part is %2E.",
+            show_default=False,
+        ),
     ],
     *,
     catalog: options.Catalog = None,
@@ -246,7 +251,9 @@ def notify(
             "--metadata-location", metavar="LOCATION", help="Its new metadata file, if known.", show_default=False
         ),
     ] = None,
-    operation: Annotated[Operation, typer.Option("--operation", help="The change of the table.")] = Operation.COMMIT,
+    operation: Annotated[
+        Operation, typer.Option("--operation", metavar="|".join(Operation), help="The change of the table.")
+    ] = Operation.COMMIT,
     destination: Annotated[
         str | None,
         typer.Option("--destination", metavar="NS.TABLE", help="With rename: its new name.", show_default=False),
@@ -261,13 +268,10 @@ def notify(
             show_default=False,
         ),
     ] = None,
-    sender: Annotated[
-        str | None,
-        typer.Option(
-            "--sender", metavar="NAME", help="The configured sender; default: any of the catalog.", show_default=False
-        ),
-    ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the result; needs the operators' token, too.")] = False,
+    sender: options.Sender = None,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait for the result; needs the operators' token, too.")
+    ] = False,
     timeout: options.WaitTimeout = None,
     as_json: options.AsJson = False,
     config: options.Config = None,

@@ -104,7 +104,7 @@ def _held_lines(service: ServiceClient, catalog: str) -> Iterator[str]:
     from sfn.errors import pluralise
 
     limit, now = service.drop_limit(catalog), SystemClock().now()
-    most = f"at most {pluralise(limit.limit, 'drop')} and rollbacks"
+    most = f"at most {limit.limit:,} {'drop or rollback' if limit.limit == 1 else 'drops and rollbacks'}"
     yield f"{catalog}: {limit.passed_total:,} passed within the last hour, of {most}"
     for one in limit.passed[-_MAX_NAMED:]:
         yield f"  {one.kind} of {escape(one.table)} {format_ago(one.at, now)}"
@@ -156,7 +156,9 @@ def retire(
 
 def audit_log(
     *,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="The most entries.")] = 100,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=1_000, metavar="N", help="The most entries to show.")
+    ] = 100,
     before: Annotated[
         int | None, typer.Option("--before", metavar="ID", help="Only entries older than this one.", show_default=False)
     ] = None,

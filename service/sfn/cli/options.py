@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from uuid import uuid4
 
 import typer
@@ -60,30 +61,73 @@ def _reasons() -> list[str]:
     return [reason.value for reason in DeadLetterReason]
 
 
-def parse_age(text: str) -> timedelta:
+def parse_duration(text: str) -> timedelta:
     """Return the duration that a text such as `5m` gives."""
-    from sfn.settings.types import parse_duration
+    from sfn.settings import types
 
     try:
-        return parse_duration(text)
+        return types.parse_duration(text)
     except ValueError as error:
         raise typer.BadParameter(f"expected {error}, found {text!r}") from None
 
 
-def parse_pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:
-    """Return the values by key of texts `KEY=VALUE`.
+def parse_size(text: str) -> int:
+    """Return the number of bytes that a text such as `64MiB` gives."""
+    from sfn.settings import types
 
-    Args:
-        option: the option's name, for the message.
-        given: the texts.
+    try:
+        return types.parse_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"expected {error}, found {text!r}") from None
+
+
+def parse_storage_options(given: Sequence[str] | None) -> dict[str, Any]:
+    """Return the options of a store's driver that `--storage-option` has; a later text overrides an earlier one.
+
+    A value is JSON if it parses as JSON, such as `true` or `5`, and otherwise text.
+
+    Raises:
+        BadParameter: a text is neither `KEY=VALUE` nor `@FILE` with a JSON object.
     """
-    found = {}
+    return _parse_pairs("--storage-option", given, _json_or_text)
+
+
+def parse_report_options(given: Sequence[str] | None) -> dict[str, str]:
+    """Return the PyIceberg properties that `--report-option` has; see `parse_storage_options`. Values are text."""
+    found = _parse_pairs("--report-option", given, str)
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in found.items()}
+
+
+def _parse_pairs(option: str, given: Sequence[str] | None, parse: Callable[[str], Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for text in given or ():
+        if text.startswith("@"):
+            found |= _read_object(option, text.removeprefix("@"))
+            continue
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise typer.BadParameter(f"expected KEY=VALUE, found {text!r}", param_hint=option)
-        found[key] = value
+            # The text may be a secret, so the message does not repeat it.
+            raise typer.BadParameter("expected KEY=VALUE, or @FILE with a JSON object", param_hint=option)
+        found[key] = parse(value)
     return found
+
+
+def _read_object(option: str, file: str) -> dict[str, Any]:
+    try:
+        found = json.loads(Path(file).read_bytes())
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"expected a file with a JSON object: {error}", param_hint=option) from None
+    if not isinstance(found, dict):
+        message = f"expected a file with a JSON object, found a {type(found).__name__}: {file}"
+        raise typer.BadParameter(message, param_hint=option)
+    return found
+
+
+def _json_or_text(text: str) -> Any:  # noqa: ANN401 - JSON
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 Config: TypeAlias = Annotated[
@@ -142,7 +186,18 @@ ReportOptions: TypeAlias = Annotated[
     typer.Option(
         "--report-option",
         metavar="KEY=VALUE",
-        help="A PyIceberg property to open the report with, such as s3.endpoint=…; repeatable.",
+        help="A PyIceberg property to open the report with, such as s3.endpoint=…, or @FILE with a JSON object of "
+        "properties; repeatable.",
+        show_default=False,
+    ),
+]
+StorageOptions: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage-option",
+        metavar="KEY=VALUE",
+        help="An option for fsspec's driver of the store, such as anon=true, or @FILE with a JSON object of options; "
+        "repeatable.",
         show_default=False,
     ),
 ]
@@ -156,6 +211,32 @@ Catalog: TypeAlias = Annotated[
         help="The catalog; required if several are configured.",
         show_default=False,
         autocompletion=complete_catalog,
+    ),
+]
+OnlyCatalog: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--catalog",
+        metavar="NAME",
+        help="Only this catalog.",
+        show_default=False,
+        autocompletion=complete_catalog,
+    ),
+]
+OnlyCatalogs: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--catalog",
+        metavar="NAME",
+        help="Only this catalog; repeatable.",
+        show_default=False,
+        autocompletion=complete_catalog,
+    ),
+]
+Sender: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--sender", metavar="NAME", help="The configured sender; default: any of the catalog.", show_default=False
     ),
 ]
 CatalogArgument: TypeAlias = Annotated[
@@ -173,7 +254,7 @@ Reason: TypeAlias = Annotated[
         "--reason",
         parser=_parse_reason,
         metavar="REASON",
-        help="Dead letters with this reason, such as held-drop.",
+        help="Only dead letters with this reason, such as held-drop.",
         show_default=False,
         autocompletion=complete_reason,
     ),
@@ -182,24 +263,37 @@ WaitTimeout: TypeAlias = Annotated[
     timedelta | None,
     typer.Option(
         "--timeout",
-        parser=parse_age,
-        metavar="TIME",
-        help="With --wait: the longest time to wait, such as 5m. Default: 60s; for a drop or rename 3m.",
+        parser=parse_duration,
+        metavar="DURATION",
+        help="The longest time to wait, such as 5m. Default: 60s; for a drop or rename 3m.",
         show_default=False,
     ),
 ]
 OlderThan: TypeAlias = Annotated[
     timedelta | None,
     typer.Option(
-        "--older-than", parser=parse_age, metavar="AGE", help="Older than this age, such as 1h.", show_default=False
+        "--older-than",
+        parser=parse_duration,
+        metavar="DURATION",
+        help="Only dead letters older than this, such as 1h.",
+        show_default=False,
     ),
 ]
 NewerThan: TypeAlias = Annotated[
     timedelta | None,
     typer.Option(
-        "--newer-than", parser=parse_age, metavar="AGE", help="Newer than this age, such as 1h.", show_default=False
+        "--newer-than",
+        parser=parse_duration,
+        metavar="DURATION",
+        help="Only dead letters newer than this, such as 1h.",
+        show_default=False,
     ),
 ]
+
+
+def examples(*commands: str) -> str:
+    """Return the end of a command's help: examples of its use, as Markdown."""
+    return "\n\n".join(("Examples:", *(f"- `{command}`" for command in commands)))
 
 
 def parse_identifier(text: str, hint: str) -> tuple[str, ...]:
@@ -245,6 +339,12 @@ _CATALOG_PREFIX: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,63}):(.*)", r
 """A catalog's name, which has no colon, and the rest. A colon in the first level of a namespace is typed as %3A."""
 
 
+def split_catalog(text: str) -> tuple[str | None, str]:
+    """Return the catalog and the identifier of a name such as `prod:sales.orders`; None without a catalog."""
+    prefixed = _CATALOG_PREFIX.fullmatch(text)
+    return (prefixed[1], prefixed[2]) if prefixed is not None else (None, text)
+
+
 def parse_table_name(text: str, hint: str = "TABLE", catalog: str | None = None) -> TypedTable:
     """Return the table that a text such as `sales.orders` or `prod:sales.orders` names.
 
@@ -256,8 +356,7 @@ def parse_table_name(text: str, hint: str = "TABLE", catalog: str | None = None)
     Raises:
         BadParameter: the name is malformed, has no namespace, or has another catalog than the option.
     """
-    prefixed = _CATALOG_PREFIX.fullmatch(text)
-    prefix, rest = (prefixed[1], prefixed[2]) if prefixed is not None else (None, text)
+    prefix, rest = split_catalog(text)
     *namespace, name = parse_identifier(rest, hint)
     if not namespace:
         raise typer.BadParameter(f"a namespace and a name, such as sales.orders: {text!r}", param_hint=hint)

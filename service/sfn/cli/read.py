@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
@@ -15,7 +14,7 @@ import typer
 
 from sfn.catalogs import Loaded, NoSuchTable, NotModified, StagedCreate
 from sfn.cli import options
-from sfn.cli.options import FAILED, exit_on_error, parse_identifier
+from sfn.cli.options import FAILED, exit_on_error, parse_identifier, split_catalog
 from sfn.cli.sweep import check_sweepable
 from sfn.clock import SystemClock, format_duration
 from sfn.domain.identifiers import Table, TableIdentifier
@@ -58,7 +57,7 @@ class DirectoryOptions:
     as_of: int | None
     relative: bool
     allow: list[str] | None
-    storage_options: Mapping[str, Any] | None
+    storage_option: list[str] | None
 
     def resolve(self) -> Resolved:
         """Find the metadata file.
@@ -77,17 +76,19 @@ class DirectoryOptions:
             self.as_of,
             relative=self.relative,
             allowed=self.allow or (),
-            storage_options=self.storage_options,
+            storage_options=options.parse_storage_options(self.storage_option),
         )
 
 
 def parse_table_option(table: str | None) -> tuple[str, ...] | None:
     """Return the parts of the identifier in `--table`, or None without that option.
 
+    The name may have the prefix of a catalog, as every command prints it. A directory does not know the catalog's name.
+
     Raises:
         BadParameter: the text is no identifier.
     """
-    return None if table is None else parse_identifier(table, "--table")
+    return None if table is None else parse_identifier(split_catalog(table)[1], "--table")
 
 
 def _parse_time(text: str) -> int:
@@ -99,19 +100,10 @@ def _parse_time(text: str) -> int:
         raise typer.BadParameter(str(error)) from None
 
 
-def _parse_storage_options(text: str) -> Mapping[str, Any]:
-    try:
-        options = json.loads(Path(text).read_bytes())
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"expected a file with a JSON object: {error}") from None
-    if not isinstance(options, dict):
-        raise typer.BadParameter(f"expected a file with a JSON object, found a {type(options).__name__}: {text}")
-    return options
-
-
 DirectoryArgument: TypeAlias = Annotated[
     str,
     typer.Argument(
+        metavar="DIRECTORY",
         help="The table's directory: a path, or a URL such as s3://lake/sales/orders.",
         show_default=False,
     ),
@@ -120,7 +112,7 @@ TableNameOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--table",
-        metavar="NS.NAME",
+        metavar="NS.TABLE",
         help="The table, if several share the directory. Saves a listing if the file is named after the table.",
         show_default=False,
     ),
@@ -154,22 +146,6 @@ AllowOption: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
-StorageOptionsOption: TypeAlias = Annotated[
-    Mapping[str, Any] | None,
-    typer.Option(
-        "--storage-options",
-        parser=_parse_storage_options,
-        metavar="FILE",
-        help="A file with a JSON object of options for fsspec's driver.",
-        show_default=False,
-    ),
-]
-
-
-_FIELD_NAMES = (
-    "metadata_location, table_identifier, namespace, name, guid, catalog_id, ref, snapshot_id, Ordinal, written_at, "
-    "age_seconds, sfn_file, found_by, via, missing_commits, requests"
-)
 
 
 def resolve(
@@ -181,15 +157,15 @@ def resolve(
     *,
     relative: RelativeOption = False,
     allow: AllowOption = None,
-    storage_options: StorageOptionsOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help=f"Print as JSON: {_FIELD_NAMES}.")] = False,
+    storage_option: options.StorageOptions = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Print the location of a table's current metadata file, read from its directory alone."""
     from sfn.cli.render import escape, print_error, print_json
     from sfn.errors import pluralise
 
     with report_unreadable():
-        found = DirectoryOptions(directory, table, uuid, ref, as_of, relative, allow, storage_options).resolve()
+        found = DirectoryOptions(directory, table, uuid, ref, as_of, relative, allow, storage_option).resolve()
     if as_json:
         print_json(resolved_fields(found))
         return
@@ -236,7 +212,7 @@ def history(
     ] = 1_000,
     relative: RelativeOption = False,
     allow: AllowOption = None,
-    storage_options: StorageOptionsOption = None,
+    storage_option: options.StorageOptions = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Print a table's commits, oldest first, read from its directory alone.
@@ -249,7 +225,13 @@ def history(
     named = parse_table_option(table)
     with report_unreadable():
         found = api.history(
-            directory, named, uuid, limit=limit, relative=relative, allowed=allow or (), storage_options=storage_options
+            directory,
+            named,
+            uuid,
+            limit=limit,
+            relative=relative,
+            allowed=allow or (),
+            storage_options=options.parse_storage_options(storage_option),
         )
     if as_json:
         print_json({"commits": [_entry_fields(entry) for entry in found]})
@@ -321,7 +303,7 @@ def inspect(
     ] = 100,
     relative: RelativeOption = False,
     allow: AllowOption = None,
-    storage_options: StorageOptionsOption = None,
+    storage_option: options.StorageOptions = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Print a table as a tree, read from its directory alone.
@@ -334,7 +316,7 @@ def inspect(
     from sfn.cli.render import print_json, print_tree, progress
     from sfn.reader.table import require_packages
 
-    selected = DirectoryOptions(directory, table, uuid, ref, as_of, relative, allow, storage_options)
+    selected = DirectoryOptions(directory, table, uuid, ref, as_of, relative, allow, storage_option)
     with report_unreadable(), progress("manifests", None) as on_progress:
         require_packages("pyiceberg")
         from sfn.reader.inspect import WalkLimits
@@ -587,13 +569,13 @@ def verify(
     ref: RefOption = "main",
     *,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Check every manifest, data and delete file, too; needs PyIceberg.")
+        bool, typer.Option("--deep", help="Also check every manifest, data and delete file; needs PyIceberg.")
     ] = False,
     relative: RelativeOption = False,
     allow: AllowOption = None,
-    storage_options: StorageOptionsOption = None,
+    storage_option: options.StorageOptions = None,
     config: options.Config = None,
-    catalog: options.Catalog = None,
+    catalog: options.OnlyCatalog = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Check the files of a table's directory.
@@ -606,7 +588,7 @@ def verify(
     from sfn.cli.render import print_json, print_page, progress
     from sfn.reader import verify as verifier
 
-    selected = DirectoryOptions(directory, table, uuid, ref, None, relative, allow, storage_options)
+    selected = DirectoryOptions(directory, table, uuid, ref, None, relative, allow, storage_option)
     owners = None
     if config is not None or catalog is not None:
         # Read first: a wrong setting must not spoil checks that may take an hour.

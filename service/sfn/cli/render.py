@@ -114,18 +114,24 @@ def print_page(page: Page) -> None:
         console.print(_rich_part(part), soft_wrap=isinstance(part, Line))
 
 
-def print_json(value: object) -> None:
-    """Print a value as JSON: models, dataclasses and structs, alone or in lists and mappings."""
+def print_json(value: object, *, on_one_line: bool = False) -> None:
+    """Print a value as JSON: models, dataclasses and structs, alone or in lists and mappings.
+
+    Args:
+        value: the value.
+        on_one_line: True for one of several documents (JSON lines).
+    """
     from msgspec import to_builtins
     from pydantic_core import to_jsonable_python
 
     built = to_jsonable_python(value, fallback=to_builtins)
-    text = json.dumps(built, indent=2, ensure_ascii=False)
+    indent = None if on_one_line else 2
+    text = json.dumps(built, indent=indent, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding)
     except UnicodeEncodeError:
         # A path may have bytes that are not UTF-8, and the terminal may have another encoding.
-        text = json.dumps(built, indent=2)
+        text = json.dumps(built, indent=indent)
     typer.echo(text)
 
 

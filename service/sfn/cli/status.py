@@ -101,7 +101,9 @@ def status(
     table: Annotated[
         str | None,
         typer.Argument(
-            metavar="NS.TABLE", help="A table, to see its state; a dot in a part is %2E.", show_default=False
+            metavar="NS.TABLE",
+            help="A table, to see its state, such as sales.orders or prod:sales.orders; a dot in a part is %2E.",
+            show_default=False,
         ),
     ] = None,
     *,
@@ -128,9 +130,9 @@ def status(
 
         def render() -> bool:
             return (
-                _show_service(service, as_json=as_json)
+                _show_service(service, as_json=as_json, on_one_line=watch)
                 if table is None
-                else _show_table(service, table, catalog, as_json=as_json)
+                else _show_table(service, table, catalog, as_json=as_json, on_one_line=watch)
             )
 
         good = _watch(render) if watch else render()
@@ -160,19 +162,19 @@ def _watch(render: Callable[[], bool]) -> bool:
         return good
 
 
-def _show_service(service: ServiceClient, *, as_json: bool) -> bool:
+def _show_service(service: ServiceClient, *, as_json: bool, on_one_line: bool) -> bool:
     """Print the state of the service. Return whether nothing needs attention."""
     from sfn.cli.render import print_json, print_page
 
     now, found = SystemClock().now(), service.status()
     if as_json:
-        print_json(found)
+        print_json(found, on_one_line=on_one_line)
     else:
         print_page(status_page(found, service.url, now))
     return not found.verdict.problems
 
 
-def _show_table(service: ServiceClient, table: str, catalog: str | None, *, as_json: bool) -> bool:
+def _show_table(service: ServiceClient, table: str, catalog: str | None, *, as_json: bool, on_one_line: bool) -> bool:
     """Print the state of a table. Return whether it needs no operator."""
     from sfn.cli.client import UnknownToService
     from sfn.cli.options import parse_table_name
@@ -183,14 +185,15 @@ def _show_table(service: ServiceClient, table: str, catalog: str | None, *, as_j
     typed = parse_table_name(table, catalog=catalog)
     catalog = service.resolve_catalog(typed.catalog)
     try:
-        found = service.table(catalog, typed.namespace, typed.name)
+        with service.explain_unknown(catalog):
+            found = service.table(catalog, typed.namespace, typed.name, ask_catalog=True)
     except UnknownToService as error:
         remedy = f"check the name and --catalog; `sfn notify {table}` reports a table, `sfn reconcile` finds all tables"
         expected = "a table that the service knows"
         raise SfnError(f"{catalog}:{typed.identifier}", expected=expected, found=error.found, remedy=remedy) from None
     now = SystemClock().now()
     if as_json:
-        print_json(found)
+        print_json(found, on_one_line=on_one_line)
     else:
         print_page(table_page(found, now))
     return table_verdict(found, now).tone is not Tone.BAD

@@ -386,8 +386,8 @@ def reconcile(
         timedelta | None,
         typer.Option(
             "--timeout",
-            parser=options.parse_age,
-            metavar="TIME",
+            parser=options.parse_duration,
+            metavar="DURATION",
             help="The longest time to wait, such as 10m. Default: as long as tables are compared and repaired.",
             show_default=False,
         ),

@@ -47,16 +47,7 @@ def tables(
         ),
     ] = None,
     *,
-    catalog: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--catalog",
-            metavar="NAME",
-            help="Only tables of this catalog; repeatable.",
-            show_default=False,
-            autocompletion=options.complete_catalog,
-        ),
-    ] = None,
+    catalog: options.OnlyCatalogs = None,
     namespace: Annotated[
         str | None,
         typer.Option("--namespace", metavar="GLOB", help="Only tables in such namespaces.", show_default=False),
@@ -70,9 +61,9 @@ def tables(
         list[str] | None,
         typer.Option(
             "--state",
-            metavar="STATE",
+            metavar="|".join(_STATES),
             parser=_parse_state,
-            help=f"Only tables in this state, one of {', '.join(_STATES)}; repeatable.",
+            help="Only tables in this state; repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -82,7 +73,7 @@ def tables(
             "--sort", metavar="name|lag", parser=_parse_order, help="By lag: only tables that wait, longest first."
         ),
     ] = "name",
-    limit: Annotated[int, typer.Option("--limit", min=1, help="The most tables to show.")] = DEFAULT_LIMIT,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="The most tables to show.")] = DEFAULT_LIMIT,
     everything: Annotated[bool, typer.Option("--all", help="Show all tables, whatever their number.")] = False,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="End with 1 if there is such a table.")] = False,
     as_json: options.AsJson = False,
@@ -106,7 +97,8 @@ def tables(
         "sort": sort,
     }
     search |= {name: glob for name, glob in (("table", table), ("namespace", namespace)) if glob is not None}
-    with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
+    flags = options.ServiceOptions(config, url, token_file, ca_file)
+    with open_service(flags) as service, service.explain_unknown(*(catalog or ())):
         most = None if everything else limit + 1
         found = list(islice(_find(service, search, _PAGE if most is None else min(most, _PAGE)), most))
     shown, has_more = (found, False) if everything else (found[:limit], len(found) > limit)

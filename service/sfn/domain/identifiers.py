@@ -54,7 +54,8 @@ class TableIdentifier(msgspec.Struct, frozen=True, order=True, array_like=True, 
 
     @override
     def __str__(self) -> str:
-        return f"{self.catalog}:{self.dotted}"
+        """Return the name as commands take it, such as `prod:sales.orders`."""
+        return f"{self.catalog}:{encode_identifier(self.namespace, self.name)}"
 
 
 def is_in_namespaces(table: TableIdentifier, namespaces: Collection[str]) -> bool:

@@ -84,6 +84,7 @@ from sfn.inbox.transitions import (
     on_wakeup,
 )
 from sfn.sfnfile.naming import layout_location
+from sfn.telemetry.logs import key_fields
 
 MAX_FOLDED: Final = 5_000
 """Most records that one transaction folds. In SQLite appends wait meanwhile, some 60 ms; fewer records would cost more
@@ -489,13 +490,13 @@ class Operations:
             f"{subject}: an event that was accepted could not be applied ({type(error).__name__}: {error}); "
             "this is a defect, please report it; the table is checked without what the event said"
         )
-        _log.error("event not applied", subject=str(subject), seq=record.seq, error=repr(error))
+        _log.error("event not applied", **key_fields(subject), seq=record.seq, error=f"{type(error).__name__}: {error}")
         try:
             before = unit.jobs.get(subject)
             job = on_notification(before, Notification(subject), record.seq, record.received_at, self.config.retry_cap)
             unit.jobs.save(replace(job, has_letter=True))
         except Exception as again:  # noqa: BLE001 - as above
-            _log.error("table not scheduled", subject=str(subject), error=repr(again))
+            _log.error("table not scheduled", **key_fields(subject), error=f"{type(again).__name__}: {again}")
         unit.letters.open(NewDeadLetter(subject, DeadLetterReason.POISON, detail, 0), record.received_at)
 
     async def _check_intents(self, unit: Unit, due: Sequence[OpenIntent], now: datetime) -> list[datetime]:

@@ -552,7 +552,7 @@ async def prepare_database(
                 raise
             if str(trouble) != last_error:
                 last_error = str(trouble)
-                _log.warning("the database is waited for", seconds=max_wait, error=last_error)
+                _log.warning("waiting for the database", seconds=max_wait, error=last_error)
             await anyio.sleep(_START_RETRY)
 
 

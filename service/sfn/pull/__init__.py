@@ -162,13 +162,15 @@ class Outage:
             return
         since, suppressed = self._since.isoformat(), self._suppressed
         self._logged_at, self._suppressed, self._is_logged = now, 0, True
-        _log.warning("pull source unreachable", name=self._source, since=since, error=str(error), suppressed=suppressed)
+        _log.warning(
+            "pull source unreachable", source=self._source, since=since, error=str(error), suppressed=suppressed
+        )
 
     def on_connected(self) -> None:
         """Log the first connection. It does not prove yet that messages arrive."""
         if not self._was_connected:
             self._was_connected = True
-            _log.info("pull source connected", name=self._source)
+            _log.info("pull source connected", source=self._source)
 
     def on_recovered(self) -> None:
         """Log the end of an outage: messages arrive."""
@@ -176,4 +178,4 @@ class Outage:
         if since is not None and self._is_logged:
             self._is_logged = False
             seconds = round((self._clock.now() - since).total_seconds(), 1)
-            _log.info("pull source recovered", name=self._source, seconds=seconds)
+            _log.info("pull source recovered", source=self._source, seconds=seconds)

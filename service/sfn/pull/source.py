@@ -118,7 +118,7 @@ class PullSource:
         await stop.wait()
         self._idle.cancel()
         await anyio.sleep(self._options.drain.total_seconds())
-        _log.warning("pulled messages abandoned", name=self._name)
+        _log.warning("pulled messages abandoned", source=self._name)
         if not self._server.is_durable:
             self._needs_recheck = True
             with anyio.move_on_after(FINAL_RECHECK_TIMEOUT):
@@ -170,7 +170,7 @@ class PullSource:
         if lost > before:
             self._needs_recheck = True
             self._pull_metrics.count_dropped(self._name, lost - before)
-            _log.warning("pulled messages dropped", name=self._name, count=lost - before)
+            _log.warning("pulled messages dropped", source=self._name, count=lost - before)
         return lost
 
     async def _next(self, feed: MessageFeed) -> list[Message]:
@@ -194,7 +194,7 @@ class PullSource:
             except FatalError:
                 raise
             except Exception:  # noqa: BLE001 - the edge of the process: logged with its traceback
-                _log.exception("sweep not scheduled", name=self._name)
+                _log.exception("sweep not scheduled", source=self._name)
             else:
                 self._needs_recheck = False
 
@@ -232,7 +232,7 @@ class PullSource:
             except FatalError:
                 raise
             except Exception:  # noqa: BLE001 - the edge of the process: logged with its traceback
-                _log.exception("pulled message failed", name=self._name)
+                _log.exception("pulled message failed", source=self._name)
                 self._needs_recheck = self._needs_recheck or not await message.redeliver(AFTER_DEFECT)
                 return False
             return True

@@ -15,6 +15,8 @@ from typing import Final, Literal, TextIO, TypeAlias
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from sfn.domain.identifiers import JobKey, TableIdentifier
+
 Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 Format: TypeAlias = Literal["auto", "json", "console"]
 
@@ -33,6 +35,15 @@ _FIRST_KEYS: Final = ("timestamp", "level", "event")
 
 _SECRET: Final = re.compile(r"token|authorization|credential|secret|password|cookie|api.?key", re.IGNORECASE)
 _MAX_DEPTH: Final = 8
+
+
+def key_fields(subject: JobKey) -> dict[str, str | None]:
+    """Return the fields of a log record about a table or a catalog: names as commands take them.
+
+    Returns:
+        `catalog`, and `table` such as `prod:sales.orders`; `table` is None for a whole catalog.
+    """
+    return {"catalog": subject.catalog, "table": str(subject) if isinstance(subject, TableIdentifier) else None}
 
 
 def configure_logging(level: Level = "info", form: Format = "auto", stream: TextIO | None = None) -> None:

@@ -348,7 +348,7 @@ class CircuitBreakers:
             self._logged[breaker.scope, breaker.name] = _LoggedOutage(now)
             _log.warning(
                 "process short of resources" if breaker.scope is ErrorScope.PROCESS else f"{breaker.scope} unreachable",
-                name=breaker.name,
+                **_owner_field(breaker),
                 since=breaker.failing_since.isoformat(),
                 error=breaker.error,
                 suppressed=logged.suppressed if logged is not None else 0,
@@ -388,7 +388,12 @@ class CircuitBreakers:
         if logged is not None and logged.is_ongoing:
             logged.is_ongoing = False
             seconds = round((now - breaker.failing_since).total_seconds(), 1)
-            _log.info(f"{breaker.scope} recovered", name=breaker.name, seconds=seconds)
+            _log.info(f"{breaker.scope} recovered", **_owner_field(breaker), seconds=seconds)
+
+
+def _owner_field(breaker: CircuitBreakerState) -> dict[str, str]:
+    """Return the field of a log record that names the catalog or store of a breaker; none for the process."""
+    return {} if breaker.scope is ErrorScope.PROCESS else {breaker.scope.value: breaker.name}
 
 
 def _attempt_key(subject: JobKey) -> str:

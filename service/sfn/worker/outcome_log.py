@@ -25,6 +25,7 @@ from sfn.domain.jobs import (
     describe,
 )
 from sfn.inbox.model import NewDeadLetter
+from sfn.telemetry.logs import key_fields
 from sfn.telemetry.metrics import PublicationMetrics
 from sfn.worker.lag import LagHistory
 
@@ -98,10 +99,10 @@ class _LogFields:
 class OutcomeLog:
     """An `OutcomeSink` that writes log records.
 
-    Every record has these fields: `event` (`settled`, `lease lost` or `unexpected error`), `catalog`, `table` (null for
-    a sweep), `attempt`, `outcome` (such as `done`), `reason` (of a dead letter), `why` (the reason for waiting, or the
-    error), `seconds`, `files` (written or deleted, in order) and `version_hint` (`foreign` if the version hint in the
-    table's place is another program's and stays unchanged).
+    Every record has these fields: `event` (`settled`, `lease lost` or `unexpected error`), `catalog`, `table` (such as
+    `prod:sales.orders`; null for a sweep), `attempt`, `outcome` (such as `done`), `reason` (of a dead letter), `why`
+    (the reason for waiting, or the error), `seconds`, `files` (written or deleted, in order) and `version_hint`
+    (`foreign` if the version hint in the table's place is another program's and stays unchanged).
     """
 
     def on_settled(self, claim: LeasedJob, outcome: Outcome, seconds: float) -> None:
@@ -140,8 +141,7 @@ def _log_record(
     _log.log(
         level,
         event,
-        catalog=subject.catalog,
-        table=subject.dotted if isinstance(subject, TableIdentifier) else None,
+        **key_fields(subject),
         attempt=attempt,
         outcome=fields.outcome,
         reason=fields.reason,

@@ -481,7 +481,7 @@ class CatalogSweep:
             _log.warning(
                 "tables not checked",
                 catalog=self.subject.catalog,
-                tables=[table.dotted for table in self.report.failed_tables[:MAX_LOGGED]],
+                tables=[str(table) for table in self.report.failed_tables[:MAX_LOGGED]],
                 number=self.report.failed_count,
                 error=self.report.failed_reason,
             )
