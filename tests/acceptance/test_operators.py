@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -32,6 +33,22 @@ async def test_one_table_has_its_whole_story(here: Place) -> None:
     assert "from etl" in told.out
     exact = await here.sfn("status", "sales.storied", "--json", "--catalog", "prod")
     assert exact.json["published"]["metadata_location"] == pointer
+    assert exact.json["catalog_now"]["metadata_location"] == pointer
+
+
+async def test_the_pointer_in_the_catalog_is_shown_with_the_published_one(here: Place) -> None:
+    await here.publish("pointed")
+    shown = " ".join((await here.sfn("status", "sales.pointed")).out.split())
+    assert re.search(r"catalog now file:\S+ agrees with what is published; answered 20\d\d-\S+ \S+Z", shown)
+    newer = here.lake.commit("pointed")
+    found = (await here.sfn("status", "prod:sales.pointed", "--json")).json["catalog_now"]
+    assert (found["metadata_location"], found["agrees"]) == (newer, False)
+    here.lake.delay = 60.0
+    began = time.monotonic()
+    hung = await here.sfn("status", "sales.pointed")
+    here.lake.delay = 0.0
+    assert (hung.status, time.monotonic() - began < 10) == (0, True)
+    assert re.search(r"^catalog now +no answer: no answer within 3 s$", hung.out, re.MULTILINE)
 
 
 async def test_a_table_that_nobody_told_of_says_how_to_tell(here: Place) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -11,9 +12,11 @@ from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Retry
 from sfn.errors import ErrorScope
 from sfn.worker.capacity import CircuitBreakerState
+from sfn.worker.catalog_now import CatalogNow, CatalogNowState
 from tests.promises.inboxes import pointer, table
 from tests.support.listener import Office, got
 
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
 ORDERS, STOCK = table("orders"), table("stock")
 FAR = TableIdentifier("dev.eu", ("sales", "eu"), "orders_raw")
 TABLES = "/admin/v1/tables"
@@ -161,3 +164,26 @@ async def test_the_story_of_a_table_has_its_wait_and_its_last_attempts(
         "2026-01-01T00:00:30Z",
     )
     assert pointer(1) not in story["cause"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "agrees"),
+    [
+        (CatalogNow(CatalogNowState.FOUND, "s3a://lake/orders/metadata/00001-u1.metadata.json", "u1", T0), True),
+        (CatalogNow(CatalogNowState.FOUND, "file:///w/sales/orders/metadata/2.json", "u1", T0), False),
+        (CatalogNow(CatalogNowState.NOT_FOUND, answered_at=T0), False),
+        (CatalogNow(CatalogNowState.UNANSWERED, error="no answer within 3 s"), None),
+        (CatalogNow(CatalogNowState.EVENT_ONLY, error="an event-only catalog cannot be queried"), None),
+    ],
+)
+async def test_the_catalog_is_asked_on_request(
+    operator: httpx.AsyncClient, office: Office, answer: CatalogNow, *, agrees: bool | None
+) -> None:
+    await office.ground.published(ORDERS)
+    office.answer = answer
+    path = f"{TABLES}/prod/sales/orders"
+    assert (await got(operator, path))["catalog_now"] is None
+    found = await got(operator, path, ask_catalog="true")
+    now = found["catalog_now"]
+    assert (now["state"], now["agrees"], now["error"]) == (answer.state.value, agrees, answer.error or None)
+    assert now["metadata_location"] == answer.metadata_location

@@ -41,6 +41,7 @@ from sfn.publish.policy import TableFilter
 from sfn.telemetry.logs import RejectionLog
 from sfn.telemetry.metrics import Metrics
 from sfn.worker.capacity import CircuitBreakerState
+from sfn.worker.catalog_now import CatalogNow, CatalogNowState
 from sfn.worker.sweep import SweepReport
 from tests.promises.inboxes import TERMS, Ground
 from tests.support.clock import HandClock
@@ -378,6 +379,7 @@ class Office:
     answers: dict[str, CatalogAnswers] = field(default_factory=dict)
     understood: list[Notification] | None = None
     interest: TableFilter = field(default_factory=TableFilter)
+    answer: CatalogNow = CatalogNow(CatalogNowState.NOT_FOUND)
 
     def __post_init__(self) -> None:
         self.inbox = Desk(TERMS, self.clock)
@@ -390,6 +392,7 @@ class Office:
             catalog_answers=lambda: self.answers,
             breakers=lambda: self.breakers,
             sweep_reports=lambda: self.sweeps,
+            catalog_now=self._catalog_now,
         )
 
     def router(self, keyring: Keyring | None = None) -> APIRouter:
@@ -403,6 +406,9 @@ class Office:
         inbox = self.inbox
         operations = AdminContext(inbox, self.process, catalogs, self._understand, self.clock)
         return routes(operations, OperatorAuth(keyring, RejectionLog(OPERATORS_PARTY)).authenticate)
+
+    async def _catalog_now(self, _: TableIdentifier) -> CatalogNow:
+        return self.answer
 
     def _understand(self, event: UndecodableRequest) -> Sequence[Notification]:
         if self.understood is None:

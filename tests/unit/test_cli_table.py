@@ -8,7 +8,14 @@ import pytest
 
 from sfn.admin.remedies import remedy_for
 from sfn.admin.schemas import DeadLetterModel
-from sfn.admin.table_schemas import LastEventModel, LastResultModel, OutcomeModel, PendingChangeModel, TableModel
+from sfn.admin.table_schemas import (
+    CatalogNowModel,
+    LastEventModel,
+    LastResultModel,
+    OutcomeModel,
+    PendingChangeModel,
+    TableModel,
+)
 from sfn.cli.render import Tone, to_plain_text
 from sfn.cli.table import TableVerdict, describe_key, table_page, table_verdict
 from sfn.domain.jobs import DeadLetterReason
@@ -279,3 +286,41 @@ def test_the_last_attempts_are_a_timeline() -> None:
         "9 s ago failed 2 31 s the store hangs",
         "9 s ago failed 1 32 s the store hangs",
     ]
+
+
+def catalog_now(
+    state: str, location: str | None = None, error: str | None = None, *, agrees: bool | None
+) -> TableModel:
+    answered_at = None if agrees is None else NOON
+    found = {"state": state, "metadata_location": location, "table_uuid": None, "answered_at": answered_at}
+    return table(catalog_now=CatalogNowModel.model_validate({**found, "agrees": agrees, "error": error}))
+
+
+@pytest.mark.parametrize(
+    ("shown", "lines"),
+    [
+        (
+            catalog_now("found", "file:///w/m/1.json", agrees=True),
+            ("file:///w/m/1.json", "agrees with what is published; answered 2026-08-21 12:00:00Z"),
+        ),
+        (
+            catalog_now("found", "file:///w/m/2.json", agrees=False),
+            ("file:///w/m/2.json", "differs from what is published; answered 2026-08-21 12:00:00Z"),
+        ),
+        (
+            catalog_now("not-found", agrees=False),
+            ("no such table", "differs from what is published; answered 2026-08-21 12:00:00Z"),
+        ),
+        (
+            catalog_now("staged", agrees=True),
+            ("a table without a metadata file yet", "agrees with what is published; answered 2026-08-21 12:00:00Z"),
+        ),
+        (catalog_now("unanswered", error="no answer within 3 s", agrees=None), ("no answer: no answer within 3 s",)),
+        (catalog_now("event-only", agrees=None), ("an event-only catalog cannot be queried",)),
+    ],
+)
+def test_the_answer_of_the_catalog_follows_what_is_published(shown: TableModel, lines: tuple[str, ...]) -> None:
+    page = [line.strip() for line in to_plain_text(table_page(shown, NOON)).splitlines()]
+    at = next(number for number, line in enumerate(page) if line.startswith("catalog now"))
+    assert page[at - 2].startswith("published")
+    assert (page[at].removeprefix("catalog now").strip(), *page[at + 1 : at + len(lines)]) == lines

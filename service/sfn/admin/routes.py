@@ -39,6 +39,7 @@ from sfn.inbox.inbox import Inbox
 from sfn.inbox.model import AdminCommand
 from sfn.publish.policy import TableFilter
 from sfn.worker.capacity import CircuitBreakerState
+from sfn.worker.catalog_now import CatalogNow
 from sfn.worker.lag import LagHistory
 from sfn.worker.sweep import SweepReport
 
@@ -128,6 +129,8 @@ class ProcessInfo:
         not_ready_reasons: returns the reasons why the process is not ready.
         catalog_ids: returns the `catalog_id` of each catalog that was reached.
         catalog_answers: returns what is known of the answers of each catalog that is asked over a network.
+        catalog_now: returns what the catalog of a table answers now, within a few seconds; None if this process cannot
+            ask.
         lag: how late the publishes of this process were.
         breakers: returns the breakers that are not closed.
         sweep_reports: returns the report of the running sweep, or the last one, by catalog.
@@ -143,6 +146,7 @@ class ProcessInfo:
     breakers: Callable[[], Sequence[CircuitBreakerState]]
     sweep_reports: Callable[[], Mapping[str, SweepReport]]
     retired_catalogs: RetiredCatalogs = field(default_factory=RetiredCatalogs)
+    catalog_now: Callable[[TableIdentifier], Awaitable[CatalogNow]] | None = None
     lag: LagHistory = field(default_factory=LagHistory)
     roles: frozenset[str] = frozenset()
 

@@ -13,6 +13,7 @@ from sfn.admin.schemas import AdminModel, AdminRequest, DeadLetterModel, ReasonT
 from sfn.domain.identifiers import TableIdentifier, encode_identifier
 from sfn.inbox.model import stat_state, waiting_since
 from sfn.inbox.table_list import MAX_PAGE, TableOrder
+from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import layout_location
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from sfn.inbox.model import DeadLetter, OutcomeRecord, TableStatus
     from sfn.inbox.model import LastEvent as Event
     from sfn.inbox.table_list import ListedTable
+    from sfn.worker.catalog_now import CatalogNow
 
 
 class PublishedFileModel(AdminModel):
@@ -169,6 +171,37 @@ class ListedTableModel(AdminModel):
         )
 
 
+class CatalogNowModel(AdminModel):
+    """The answer of the catalog, at the time of the request."""
+
+    state: Literal["found", "not-found", "staged", "unanswered", "event-only"] = Field(
+        description="found: with a metadata file; staged: the table has no metadata file yet; unanswered: see `error`"
+    )
+    metadata_location: str | None
+    table_uuid: str | None
+    answered_at: datetime | None
+    agrees: bool | None = Field(
+        description="true if the SFN file names the same metadata file, or if there is neither; null without an answer"
+    )
+    error: str | None = Field(description="why there is no answer")
+
+    @classmethod
+    def from_answer(cls, answer: CatalogNow, published: str | None) -> CatalogNowModel:
+        """Return the model of an answer; `published` is the metadata location in the table's SFN file, if any."""
+        location, is_answered = answer.metadata_location, answer.answered_at is not None
+        is_same = (location and canonical(location)) == (published and canonical(published))
+        return cls.model_validate(
+            {
+                "state": answer.state.value,
+                "metadata_location": location,
+                "table_uuid": answer.table_uuid,
+                "answered_at": answer.answered_at,
+                "agrees": is_same if is_answered else None,
+                "error": answer.error or None,
+            }
+        )
+
+
 class TableModel(AdminModel):
     """The state of a table."""
 
@@ -213,6 +246,9 @@ class TableModel(AdminModel):
     outcomes: Sequence[OutcomeModel] = Field(default=(), description="the last attempts, newest first")
     open_intents: int = Field(description="gateway commits with an unknown outcome")
     next_check_at: datetime | None = Field(description="when the catalog is queried about the next of them")
+    catalog_now: CatalogNowModel | None = Field(
+        default=None, description="what the catalog answers now; null unless `ask_catalog` is true"
+    )
 
     @classmethod
     def from_status(

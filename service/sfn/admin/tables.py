@@ -13,7 +13,14 @@ from fastapi import APIRouter, Query
 from starlette.exceptions import HTTPException
 
 from sfn.admin.routes import SECURITY_EXTRA, AdminContext
-from sfn.admin.table_schemas import ListedTableModel, TableListPage, TableModel, TableSearch, UnpublishedReason
+from sfn.admin.table_schemas import (
+    CatalogNowModel,
+    ListedTableModel,
+    TableListPage,
+    TableModel,
+    TableSearch,
+    UnpublishedReason,
+)
 from sfn.clock import format_duration
 from sfn.domain.identifiers import TableIdentifier, decode_identifier
 from sfn.inbox.model import DeadLetterFilter, DeadLetterStatus, waiting_since
@@ -69,7 +76,15 @@ class TableRoutes:
             next=_encode_position(page.next).decode() if page.next is not None else None,
         )
 
-    async def table(self, catalog: str, namespace: str, table: str) -> TableModel:
+    async def table(
+        self,
+        catalog: str,
+        namespace: str,
+        table: str,
+        ask_catalog: Annotated[  # noqa: FBT002 - a parameter of the query
+            bool, Query(description="also ask the catalog, for a few seconds at most")
+        ] = False,
+    ) -> TableModel:
         """Return the state of a table: the published file, the pending change, attempts and the next attempt.
 
         Separate the levels of the namespace by %1F; for a table without a namespace use `%1F` alone.
@@ -88,7 +103,7 @@ class TableRoutes:
         unpublished = UnpublishedReason.for_table(name, table_status, is_retired=retired, is_covered=is_covered)
         letters = await self._inbox.list_newest(DeadLetterFilter(status=None, table=name), MAX_DEAD_LETTERS)
         open_letter = next((one for one in letters if one.status is DeadLetterStatus.OPEN), None)
-        return TableModel.from_status(
+        model = TableModel.from_status(
             name,
             table_status,
             unpublished,
@@ -96,6 +111,11 @@ class TableRoutes:
             self._listed(ListedTable(table_status.job, open_letter), self._context.clock.now()),
             await self._inbox.outcome_history(name),
         )
+        ask = self._context.process.catalog_now
+        if not ask_catalog or ask is None:
+            return model
+        published = None if model.published is None else model.published.metadata_location
+        return model.model_copy(update={"catalog_now": CatalogNowModel.from_answer(await ask(name), published)})
 
     def _listed(self, one: ListedTable, now: datetime) -> ListedTableModel:
         cause = wait_cause(one, self._context.process.breakers(), now)

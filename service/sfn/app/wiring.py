@@ -64,6 +64,7 @@ from sfn.storage import ObjectStore, PrefixRouter, StoreRouter
 from sfn.telemetry.metrics import Metrics
 from sfn.telemetry.scrape import LabelNames, Scrape, ScrapedStats, ScrapeSources
 from sfn.ui.app import ui_router
+from sfn.worker.catalog_now import CatalogQueries
 from sfn.worker.lag import LagHistory
 from sfn.worker.outcome_log import OutcomeLog, OutcomeMetrics, OutcomeSinks
 from sfn.worker.worker import Worker
@@ -334,6 +335,7 @@ async def build_service(
             catalog_answers=catalog_registry.answers,
             breakers=worker.breakers,
             sweep_reports=worker.sweeps,
+            catalog_now=CatalogQueries(catalogs, settings.event_only_catalogs, worker.breakers, clock).load,
             retired_catalogs=retirement,
             lag=lag,
             roles=frozenset() if roles == ALL_ROLES else roles,

@@ -385,14 +385,23 @@ class ServiceClient:
         """Return the state of the service."""
         return self._get("/status", verdict.ServiceReport)
 
-    def table(self, catalog: str, namespace: tuple[str, ...], name: str) -> table_schemas.TableModel:
+    def table(
+        self, catalog: str, namespace: tuple[str, ...], name: str, *, ask_catalog: bool = False
+    ) -> table_schemas.TableModel:
         """Return the state of a table.
+
+        Args:
+            catalog: the catalog's name.
+            namespace: the levels of the table's namespace.
+            name: the table's name.
+            ask_catalog: True to have the service ask the catalog, too.
 
         Raises:
             UnknownToService: the inbox does not know the table.
         """
         path = "/".join(quote(part, safe="") for part in (catalog, _LEVELS.join(namespace), name))
-        return self._get(f"/tables/{path}", table_schemas.TableModel)
+        parameters = {"ask_catalog": "true"} if ask_catalog else None
+        return self._get(f"/tables/{path}", table_schemas.TableModel, parameters)
 
     def tables(self, search: Parameters) -> table_schemas.TableListPage:
         """Return a page of tables; `search` has the parameters of the route."""

@@ -184,7 +184,7 @@ def _show_table(service: ServiceClient, table: str, catalog: str | None, *, as_j
     typed = parse_table_name(table, catalog=catalog)
     catalog = service.resolve_catalog(typed.catalog)
     try:
-        found = service.table(catalog, typed.namespace, typed.name)
+        found = service.table(catalog, typed.namespace, typed.name, ask_catalog=True)
     except UnknownToService as error:
         remedy = f"check the name and --catalog; `sfn notify {table}` reports a table, `sfn reconcile` finds all tables"
         expected = "a table that the service knows"

@@ -9,8 +9,8 @@ from typing import Final
 
 from sfn.admin.remedies import adopt_command, remedy_for
 from sfn.admin.schemas import DeadLetterModel
-from sfn.admin.table_schemas import OutcomeModel, PendingChangeModel, TableModel
-from sfn.cli.render import Grid, Line, Page, Tone, escape
+from sfn.admin.table_schemas import CatalogNowModel, OutcomeModel, PendingChangeModel, TableModel
+from sfn.cli.render import Grid, Line, Page, Tone, escape, format_time
 from sfn.clock import format_ago, format_duration, format_seconds, format_since
 from sfn.domain.identifiers import encode_identifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Rescheduled, Retry, Returned
@@ -194,11 +194,7 @@ def _given_up(table: TableModel, letter: DeadLetterModel | None, now: datetime) 
 
 
 def _facts(table: TableModel, now: datetime) -> Iterator[tuple[str, str]]:
-    if table.published is None:
-        yield "published", "nothing"
-    else:
-        yield "published", table.published.metadata_location
-        yield "", f"uuid {table.published.table_uuid or 'none'}, written {format_ago(table.published.written_at, now)}"
+    yield from _pointers(table, now)
     if table.foreign_version_hint is not None:
         hint = table.foreign_version_hint.strip()
         yield "version hint", f'foreign ("{hint}"), never changed; delete it to have the service write one'
@@ -222,6 +218,35 @@ def _facts(table: TableModel, now: datetime) -> Iterator[tuple[str, str]]:
         yield "location", location
     if (letter := next((one for one in table.dead_letters if one.status == "open"), None)) is not None:
         yield "remedy", remedy_for(letter, table.foreign_catalog_id)
+
+
+def _pointers(table: TableModel, now: datetime) -> Iterator[tuple[str, str]]:
+    """Yield the metadata file in the SFN file, and the one that the catalog answers now."""
+    if table.published is None:
+        yield "published", "nothing"
+    else:
+        yield "published", table.published.metadata_location
+        yield "", f"uuid {table.published.table_uuid or 'none'}, written {format_ago(table.published.written_at, now)}"
+    if table.catalog_now is not None:
+        yield from _catalog_now(table.catalog_now)
+
+
+def _catalog_now(answer: CatalogNowModel) -> Iterator[tuple[str, str]]:
+    head = "catalog now"
+    match answer.state:
+        case "event-only":
+            yield head, "an event-only catalog cannot be queried"
+        case "unanswered":
+            yield head, f"no answer: {answer.error}"
+        case "found":
+            yield head, answer.metadata_location or "-"
+        case "staged":
+            yield head, "a table without a metadata file yet"
+        case "not-found":
+            yield head, "no such table"
+    if answer.answered_at is not None:
+        verdict = "agrees with" if answer.agrees else "differs from"
+        yield "", f"{verdict} what is published; answered {format_time(answer.answered_at)}"
 
 
 def _upcoming(table: TableModel, now: datetime) -> Iterator[tuple[str, str]]:
