@@ -14,7 +14,7 @@ from sfn.domain.jobs import DeadLettered, DeadLetterReason, Rescheduled, Retry, 
 
 if TYPE_CHECKING:
     from sfn.admin.schemas import DeadLetterModel
-    from sfn.admin.table_schemas import PendingChangeModel, TableModel
+    from sfn.admin.table_schemas import CatalogNowModel, PendingChangeModel, TableModel
 
 _OUTCOME_TEXTS: Final = {
     Rescheduled.label: "checked",
@@ -194,3 +194,23 @@ def describe_next(table: TableModel, now: datetime) -> str:
             wait = table.not_before
             early = f", not before {format_duration(wait - now)} from now" if wait is not None and wait > now else ""
             return f"{format_ago(table.due_at, now) if table.due_at > now else 'due, waits for a worker'}{early}"
+
+
+def describe_catalog_now(answer: CatalogNowModel) -> str:
+    """Return what the catalog answers now."""
+    match answer.state:
+        case "event-only":
+            return "an event-only catalog cannot be queried"
+        case "unanswered":
+            return f"no answer: {answer.error}"
+        case "found":
+            return answer.metadata_location or "-"
+        case "staged":
+            return "a table without a metadata file yet"
+        case "not-found":
+            return "no such table"
+
+
+def describe_agreement(answer: CatalogNowModel) -> str:
+    """Return whether the catalog's answer is what is published."""
+    return f"{'agrees with' if answer.agrees else 'differs from'} what is published"

@@ -9,7 +9,15 @@ from typing import Final
 from sfn.admin.remedies import remedy_for
 from sfn.admin.schemas import DeadLetterModel
 from sfn.admin.table_schemas import CatalogNowModel, OutcomeModel, TableModel
-from sfn.admin.table_verdict import Severity, describe_next, describe_outcome, describe_pending, table_verdict
+from sfn.admin.table_verdict import (
+    Severity,
+    describe_agreement,
+    describe_catalog_now,
+    describe_next,
+    describe_outcome,
+    describe_pending,
+    table_verdict,
+)
 from sfn.cli.render import Grid, Line, Page, Tone, escape, format_time
 from sfn.clock import format_ago, format_duration, format_seconds
 from sfn.domain.identifiers import encode_identifier
@@ -124,21 +132,9 @@ def _pointers(table: TableModel, now: datetime) -> Iterator[tuple[str, str]]:
 
 
 def _catalog_now(answer: CatalogNowModel) -> Iterator[tuple[str, str]]:
-    head = "catalog now"
-    match answer.state:
-        case "event-only":
-            yield head, "an event-only catalog cannot be queried"
-        case "unanswered":
-            yield head, f"no answer: {answer.error}"
-        case "found":
-            yield head, answer.metadata_location or "-"
-        case "staged":
-            yield head, "a table without a metadata file yet"
-        case "not-found":
-            yield head, "no such table"
+    yield "catalog now", describe_catalog_now(answer)
     if answer.answered_at is not None:
-        verdict = "agrees with" if answer.agrees else "differs from"
-        yield "", f"{verdict} what is published; answered {format_time(answer.answered_at)}"
+        yield "", f"{describe_agreement(answer)}; answered {format_time(answer.answered_at)}"
 
 
 def _upcoming(table: TableModel, now: datetime) -> Iterator[tuple[str, str]]:

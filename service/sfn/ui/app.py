@@ -25,6 +25,8 @@ from sfn.http.app import describe_errors
 from sfn.ui.charts import lag_chart
 from sfn.ui.rendering import PREFIX, Renderer, asset_response
 from sfn.ui.session import COOKIE, MAX_AGE, OperatorTokens, Session, Sessions
+from sfn.ui.table import TablePageRoutes
+from sfn.ui.tables import TableListRoutes
 
 Page: TypeAlias = Callable[[Request], Awaitable[Response]]
 """Answers a request; `request.state.session` has the session, `request.state.form` the fields of a form."""
@@ -49,6 +51,8 @@ def ui_router(context: AdminContext, tokens: OperatorTokens) -> APIRouter:
     LoginRoutes(sessions, renderer).register(router)
     signed_in = APIRouter(include_in_schema=False, route_class=page_route(sessions, renderer))
     OverviewRoutes(context, renderer).register(signed_in)
+    TableListRoutes(context, renderer).register(signed_in)
+    TablePageRoutes(context, renderer).register(signed_in)
     router.include_router(signed_in)
     return router
 

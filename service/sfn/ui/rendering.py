@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -122,6 +123,7 @@ class Renderer:
             "seconds": format_seconds,
             "dotted": encode_identifier,
             "pluralise": pluralise,
+            "with_code": _with_code,
         }
 
     def page(self, request: Request, template: str, values: Mapping[str, Any], status: int = HTTPStatus.OK) -> Response:
@@ -149,6 +151,14 @@ class Renderer:
         content = self._environment.get_template(template).render(shared | dict(values))
         headers = {"Cache-Control": "no-store", "Content-Type": "text/html; charset=utf-8", **SECURITY_HEADERS}
         return _compressed(request, gzip.compress(content.encode(), 5, mtime=0), headers, status)
+
+
+def _with_code(text: str) -> Markup:
+    """Return a text whose parts between backticks are marked as code."""
+    parts = [escape(part) for part in text.split("`")]
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if number % 2 else part for number, part in enumerate(parts)
+    )
 
 
 def _duration(time: timedelta | tuple[datetime, datetime]) -> str:
