@@ -16,7 +16,7 @@ from sfn.admin.table_schemas import (
     PendingChangeModel,
     TableModel,
 )
-from sfn.admin.table_verdict import Severity, TableVerdict, table_verdict
+from sfn.admin.table_verdict import TableVerdict, VerdictSeverity, table_verdict
 from sfn.cli.render import Tone, to_plain_text
 from sfn.cli.table import TONES, describe_key, table_page
 from sfn.domain.jobs import DeadLetterReason
@@ -144,7 +144,7 @@ def test_a_table_of_a_retired_catalog_waits_for_nothing() -> None:
 def test_a_letter_that_is_not_open_any_more_is_history() -> None:
     replayed = copied(LETTER, status="replayed")
     shown = table(dead_letters=[replayed])
-    assert table_verdict(shown, NOON).severity is Severity.GOOD
+    assert table_verdict(shown, NOON).severity is VerdictSeverity.GOOD
     assert "replayed" in to_plain_text(table_page(shown, NOON))
 
 
@@ -264,7 +264,7 @@ def test_a_late_table_says_since_when_and_why() -> None:
     late = table(pending=NEWS, late=True, waiting_since=NOON - timedelta(seconds=90), cause="the catalog is silent")
     queued = copied(late, due_at=NOON + timedelta(seconds=4))
     said = "late since 11:58:30 UTC (1 min 30 s): the catalog is silent"
-    assert table_verdict(queued, NOON) == TableVerdict(f"{said}; next attempt in 4 s", Severity.WARNING)
+    assert table_verdict(queued, NOON) == TableVerdict(f"{said}; next attempt in 4 s", VerdictSeverity.WARNING)
     assert table_verdict(copied(late, state="leased"), NOON).text == f"{said}; at a worker now"
     early = copied(queued, late=False, due_at=NOON)
     waits = "a notification is pending; its check was due 0 s ago: the catalog is silent"

@@ -393,10 +393,14 @@ async def test_dead_letter_is_replayed_once(browser: Browser, office: Office) ->
     assert (entry.action, entry.actor) == ("replay", "main")
 
 
-async def test_replay_of_another_tables_letter_changes_nothing(browser: Browser, office: Office) -> None:
+@pytest.mark.parametrize(("name", "letter"), [("orders", "1"), ("stock", "2"), ("stock", "x"), ("stock", "")])
+async def test_replay_of_another_letter_changes_nothing(
+    browser: Browser, office: Office, name: str, letter: str
+) -> None:
     await fill(office)
-    reply = await browser.send(PAGE, f"{PAGE}:replay", letter="1")
-    assert reply.headers["location"] == f"{PAGE}?done=not-open"
+    page = table_path("prod", ("sales",), name)
+    reply = await browser.send(page, f"{page}:replay", letter=letter)
+    assert reply.headers["location"] == f"{page}?done=not-open"
     assert await office.inbox.audit_log(None, 9) == []
 
 

@@ -25,7 +25,7 @@ _OUTCOME_TEXTS: Final = {
 """Outcomes of checks in plain words, where the name in JSON is not plain."""
 
 
-class Severity(StrEnum):
+class VerdictSeverity(StrEnum):
     """How much a verdict concerns an operator.
 
     good     nothing to do
@@ -51,7 +51,7 @@ class TableVerdict:
     """
 
     text: str
-    severity: Severity
+    severity: VerdictSeverity
     command: str = ""
 
 
@@ -68,29 +68,33 @@ def table_verdict(table: TableModel, now: datetime) -> TableVerdict:
     if table.on_hold:
         command = f"sfn release {table.catalog}"
         return TableVerdict(
-            "a drop or rollback is held by the drop limit until an operator acts", Severity.BAD, command
+            "a drop or rollback is held by the drop limit until an operator acts", VerdictSeverity.BAD, command
         )
     upcoming = "at a worker now" if table.state == "leased" else f"next attempt {format_ago(table.due_at, now)}"
     if table.late and table.waiting_since is not None:
         cause = table.cause or "no cause is known"
-        return TableVerdict(f"late since {_since(table.waiting_since, now)}: {cause}; {upcoming}", Severity.WARNING)
+        return TableVerdict(
+            f"late since {_since(table.waiting_since, now)}: {cause}; {upcoming}", VerdictSeverity.WARNING
+        )
     if table.failing_since is not None and table.attempt > 0 and table.state != "leased":
         cause = f": {table.cause}" if table.cause is not None else ""
         text = f"failing since {_since(table.failing_since, now)}, attempt {table.attempt}{cause}; {upcoming}"
-        return TableVerdict(text, Severity.WARNING)
+        return TableVerdict(text, VerdictSeverity.WARNING)
     if table.state == "leased":
-        return TableVerdict("a worker publishes the table now", Severity.GOOD)
+        return TableVerdict("a worker publishes the table now", VerdictSeverity.GOOD)
     if table.pending.has_unprocessed:
         is_due = "is due" if table.due_at > now else "was due"
         cause = "" if table.cause is None else f": {table.cause}"
         text = f"a notification is pending; its check {is_due} {format_ago(table.due_at, now)}{cause}"
-        return TableVerdict(text, Severity.WARNING)
+        return TableVerdict(text, VerdictSeverity.WARNING)
     if (waits := waiting_text(table, now)) is not None:
         is_right = table.published is not None and not _has_pending_change(table.pending)
-        return TableVerdict(waits, Severity.GOOD if is_right else Severity.WARNING)
+        return TableVerdict(waits, VerdictSeverity.GOOD if is_right else VerdictSeverity.WARNING)
     if table.published is None:
         return _without_file(table)
-    return TableVerdict(f"published; the file was written {format_ago(table.published.written_at, now)}", Severity.GOOD)
+    return TableVerdict(
+        f"published; the file was written {format_ago(table.published.written_at, now)}", VerdictSeverity.GOOD
+    )
 
 
 def _since(at: datetime, now: datetime) -> str:
@@ -101,25 +105,29 @@ def _without_file(table: TableModel) -> TableVerdict:
     match table.unpublished:
         case "retired":
             why = f"no file: the catalog {table.catalog} is retired"
-            return TableVerdict(why, Severity.NEUTRAL, f"sfn retire {table.catalog} --undo")
+            return TableVerdict(why, VerdictSeverity.NEUTRAL, f"sfn retire {table.catalog} --undo")
         case "excluded":
-            return TableVerdict("no file: the catalog's include or exclude leaves the table out", Severity.NEUTRAL)
+            return TableVerdict(
+                "no file: the catalog's include or exclude leaves the table out", VerdictSeverity.NEUTRAL
+            )
         case "left-alone":
-            return TableVerdict("no file: the table's own properties in the catalog exclude it", Severity.NEUTRAL)
+            return TableVerdict(
+                "no file: the table's own properties in the catalog exclude it", VerdictSeverity.NEUTRAL
+            )
         case "dropped" if table.renamed_to is not None:
-            return TableVerdict(f"renamed to {table.renamed_to}: its files lead there", Severity.NEUTRAL)
+            return TableVerdict(f"renamed to {table.renamed_to}: its files lead there", VerdictSeverity.NEUTRAL)
         case "dropped":
             return TableVerdict(
-                "dropped or renamed: the catalog has no such table, and its files say so", Severity.NEUTRAL
+                "dropped or renamed: the catalog has no such table, and its files say so", VerdictSeverity.NEUTRAL
             )
         case "spelling":
             listed = table.listed_as or "another name"
             why = f"another spelling of {listed}: the catalog lists that name, which has the files"
-            return TableVerdict(why, Severity.NEUTRAL, f"sfn status {listed}")
+            return TableVerdict(why, VerdictSeverity.NEUTRAL, f"sfn status {listed}")
         case "missing":
-            return TableVerdict("not found: the catalog has no such table, and no file exists", Severity.WARNING)
+            return TableVerdict("not found: the catalog has no such table, and no file exists", VerdictSeverity.WARNING)
         case _:
-            return TableVerdict("no file yet: the last check found nothing to publish", Severity.WARNING)
+            return TableVerdict("no file yet: the last check found nothing to publish", VerdictSeverity.WARNING)
 
 
 def waiting_text(table: TableModel, now: datetime) -> str | None:
@@ -147,15 +155,15 @@ def _given_up(table: TableModel, letter: DeadLetterModel | None, now: datetime) 
     match reason:
         case DeadLetterReason.HELD_DROP:
             text = f"held by the drop limit{since} until an operator acts; if it is right:"
-            return TableVerdict(text, Severity.BAD, replay)
+            return TableVerdict(text, VerdictSeverity.BAD, replay)
         case DeadLetterReason.FOREIGN_CATALOG:
             command = adopt_command(table.catalog, table.foreign_catalog_id, name)
             text = f"blocked{since} by a file of another catalog_id; if that file is this catalog's:"
-            return TableVerdict(text, Severity.BAD, command)
+            return TableVerdict(text, VerdictSeverity.BAD, command)
         case _:
             cause = f": {letter.cause}" if letter is not None and letter.cause else ""
             text = f"given up{since} ({reason}){cause}; after its cause is fixed:"
-            return TableVerdict(text, Severity.BAD, replay)
+            return TableVerdict(text, VerdictSeverity.BAD, replay)
 
 
 def describe_pending(pending: PendingChangeModel) -> str:

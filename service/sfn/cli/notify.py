@@ -133,9 +133,9 @@ def _is_finished(table: TableModel, now: datetime, left: timedelta) -> bool:
 
 def _is_pending(table: TableModel, now: datetime) -> bool:
     """Return whether a table is not published correctly until its next check."""
-    from sfn.admin.table_verdict import Severity, table_verdict, waiting_text
+    from sfn.admin.table_verdict import VerdictSeverity, table_verdict, waiting_text
 
-    return waiting_text(table, now) is not None and table_verdict(table, now).severity is Severity.WARNING
+    return waiting_text(table, now) is not None and table_verdict(table, now).severity is VerdictSeverity.WARNING
 
 
 def is_settled(table: TableModel, now: datetime) -> bool:

@@ -175,7 +175,7 @@ def _show_service(service: ServiceClient, *, as_json: bool) -> bool:
 
 def _show_table(service: ServiceClient, table: str, catalog: str | None, *, as_json: bool) -> bool:
     """Print the state of a table. Return whether it needs no operator."""
-    from sfn.admin.table_verdict import Severity, table_verdict
+    from sfn.admin.table_verdict import VerdictSeverity, table_verdict
     from sfn.cli.client import UnknownToService
     from sfn.cli.options import parse_table_name
     from sfn.cli.render import print_json, print_page
@@ -195,4 +195,4 @@ def _show_table(service: ServiceClient, table: str, catalog: str | None, *, as_j
         print_json(found)
     else:
         print_page(table_page(found, now))
-    return table_verdict(found, now).severity is not Severity.BAD
+    return table_verdict(found, now).severity is not VerdictSeverity.BAD

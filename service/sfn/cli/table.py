@@ -10,7 +10,7 @@ from sfn.admin.remedies import remedy_for
 from sfn.admin.schemas import DeadLetterModel
 from sfn.admin.table_schemas import CatalogNowModel, OutcomeModel, TableModel
 from sfn.admin.table_verdict import (
-    Severity,
+    VerdictSeverity,
     describe_agreement,
     describe_catalog_now,
     describe_next,
@@ -28,10 +28,10 @@ _MAX_EVENT_SHOWN: Final = 400
 
 
 TONES: Final = {
-    Severity.GOOD: Tone.GOOD,
-    Severity.NEUTRAL: Tone.PLAIN,
-    Severity.WARNING: Tone.WARNING,
-    Severity.BAD: Tone.BAD,
+    VerdictSeverity.GOOD: Tone.GOOD,
+    VerdictSeverity.NEUTRAL: Tone.PLAIN,
+    VerdictSeverity.WARNING: Tone.WARNING,
+    VerdictSeverity.BAD: Tone.BAD,
 }
 """Tones of the verdict about a table."""
 

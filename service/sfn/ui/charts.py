@@ -51,7 +51,7 @@ def lag_chart(minutes: Sequence[LagSummary | None]) -> Markup:
 _ATTEMPT: Final = 14
 """Width of the bar of one attempt, with its gap, in pixels."""
 _LONGEST: Final = 600.0
-"""Seconds of an attempt whose bar has the full height: longer ones look the same."""
+"""Seconds of an attempt from which its bar has the full height."""
 _FAILED: Final = frozenset({Retry.label, DeadLettered.label})
 
 

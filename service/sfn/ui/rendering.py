@@ -154,7 +154,7 @@ class Renderer:
 
 
 def _with_code(text: str) -> Markup:
-    """Return a text whose parts between backticks are marked as code."""
+    """Return a text with its parts between backticks marked as code."""
     parts = [escape(part) for part in text.split("`")]
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if number % 2 else part for number, part in enumerate(parts)

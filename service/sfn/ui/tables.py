@@ -113,7 +113,7 @@ class TableListRoutes:
         return TableSearch.model_validate(fields)
 
     async def _exact(self, search: TableSearch) -> str | None:
-        """Return the address of the page of a table whose complete name is searched for; None for other searches."""
+        """Return the address of the page of a table for its complete name; None for other searches."""
         typed = search.table
         if typed is None or "*" in typed or search.after is not None or search.state or search.late:
             return None
@@ -159,8 +159,8 @@ class TableListRoutes:
 def _address(query: QueryParams, **changed: str) -> str:
     """Return the address of the list with other fields; an empty one is left out."""
     names = dict.fromkeys((*_FILTERS, "after", "searched", "paused"))
-    kept = [(name, one) for name in names if name not in changed for one in query.getlist(name) if one]
-    fields = [*kept, *((name, one) for name, one in changed.items() if one)]
+    unchanged = [(name, one) for name in names if name not in changed for one in query.getlist(name) if one]
+    fields = [*unchanged, *((name, one) for name, one in changed.items() if one)]
     return f"{LIST_PATH}?{urlencode(fields)}" if fields else LIST_PATH
 
 
