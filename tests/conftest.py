@@ -23,6 +23,13 @@ settings.register_profile("quick", settings.default, deadline=None, max_examples
 settings.load_profile("ours")
 
 
+@pytest.fixture(scope="session", params=["asyncio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """The loop of the product; Selenium brings another one, on which AnyIO would run each test as well."""
+    loop: str = request.param
+    return loop
+
+
 def pytest_configure() -> None:
     """Forget what a build server wishes for colours: a test reads what a command prints into a pipe."""
     for name in ("GITHUB_ACTIONS", "FORCE_COLOR", "PY_COLORS"):

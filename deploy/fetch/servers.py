@@ -1,4 +1,4 @@
-"""Fetch the servers that tests run against: for S3, Azure and Google, PostgreSQL, and NATS.
+"""Fetch the servers that tests run against: for S3, Azure and Google, PostgreSQL, and NATS; and what tests the page.
 
 Prints a line for each, `SFN_VERSITYGW=<executable>`, and leaves them as `env` in the cache folder. A server that could
 not be had is told on standard error and has no line; the exit status is 1 then.
@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fetching import Failed, forget_parts, put, run, tell, wheel
@@ -24,6 +24,7 @@ VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 FAKE_GCS = "github.com/fsouza/fake-gcs-server@v1.56.1"
 NATS = "github.com/nats-io/nats-server/v2@v2.15.2"
 AZURITE = "3.35.0"  # as in package.json; later ones want Node 22
+AXE = "4.14.1"  # as in axe/package.json
 
 OLDEST_GO = (1, 26)  # says go.mod of fake-gcs-server
 OLDEST_NODE = (20, 6)  # say some of Azurite's packages
@@ -37,7 +38,7 @@ def main() -> int:
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # held until the process ends
         forget_parts(CACHE)
-        for server in (postgres, pgbouncer, azurite, versitygw, fake_gcs, nats):
+        for server in (postgres, pgbouncer, azurite, versitygw, fake_gcs, nats, chromium, axe):
             try:
                 found |= server()
             except Failed as error:
@@ -95,15 +96,27 @@ def go() -> Path:
 def azurite() -> Mapping[str, Path]:
     """Install the server for Azure, and what runs it."""
     node, npm = node_and_npm()
+    folder = put(CACHE / f"azurite-{AZURITE}", f"azurite-{AZURITE} (some 190 MB)", packages(npm, PINNED))
+    return {"SFN_NODE": node, "SFN_AZURITE": folder / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"}
+
+
+def axe() -> Mapping[str, Path]:
+    """Install the script that checks whether a page is accessible."""
+    _, npm = node_and_npm()
+    folder = put(CACHE / f"axe-core-{AXE}", f"axe-core-{AXE} (3 MB)", packages(npm, PINNED / "axe"))
+    return {"SFN_AXE": folder / "node_modules" / "axe-core" / "axe.min.js"}
+
+
+def packages(npm: list[str | Path], pinned: Path) -> Callable[[Path], None]:
+    """The way to fill a folder with the packages that a lock of npm's pins."""
 
     def by_npm(folder: Path) -> None:
         for name in ("package.json", "package-lock.json"):
-            shutil.copy(PINNED / name, folder)
+            shutil.copy(pinned / name, folder)
         # No package's install script is run.
         run(*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", f"--prefix={folder}")
 
-    folder = put(CACHE / f"azurite-{AZURITE}", f"azurite-{AZURITE} (some 190 MB)", by_npm)
-    return {"SFN_NODE": node, "SFN_AZURITE": folder / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"}
+    return by_npm
 
 
 def node_and_npm() -> tuple[Path, list[str | Path]]:
@@ -145,6 +158,14 @@ def pgbouncer() -> Mapping[str, Path]:
     if not found:
         raise Failed("no PgBouncer; on Debian and Ubuntu: apt-get install pgbouncer")
     return {"SFN_PGBOUNCER": Path(found)}
+
+
+def chromium() -> Mapping[str, Path]:
+    """Find the browser, and what drives it."""
+    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not browser or not driver:
+        raise Failed("no Chromium with its driver; on Debian: apt-get install chromium chromium-driver")
+    return {"SFN_CHROMIUM": Path(browser), "SFN_CHROMEDRIVER": Path(driver)}
 
 
 if __name__ == "__main__":

@@ -7,11 +7,12 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sfn.cli.client import actor_name
-from tests.support.command_line import Place, answered, interrupted, on_terminal, place, sfn
+from tests.support.command_line import Done, Place, answered, interrupted, on_terminal, place, sfn
 from tests.support.listener import TEXT, WEBHOOK
 from tests.support.processes import until
 from tests.support.service import serving
@@ -127,10 +128,62 @@ async def test_a_sweep_is_followed_to_its_end_and_tells_what_differed(here: Plac
     assert re.fullmatch(
         r"prod: the sweep starts in \d+ s, at [-\d]{10} [:\d]{8}Z: two sweeps of a catalog keep a distance\n|", told.err
     )
-    assert re.search(r"^  sales\.found +new$", told.out, re.MULTILINE)
-    await until(lambda: here.lake.published("found") == pointer)
+    assert re.search(r"^  sales\.found +missing +repaired$", told.out, re.MULTILINE)
+    assert here.lake.published("found") == pointer
     after = (await sfn(*rehearsed, "--json")).json["catalogs"]
     assert "sales.found" not in [one["table"] for one in after[0]["differences"]]
+
+
+def file_of(here: Place, name: str) -> Path:
+    return here.lake.directory(name) / "metadata" / "_sfn" / f"sales_{name}_main.ver"
+
+
+def of_table(done: Done, name: str) -> dict[str, Any] | None:
+    """What a command says of one table that differs."""
+    (catalog,) = done.json["catalogs"]
+    return next((one for one in catalog["differences"] if one["table"] == f"sales.{name}"), None)
+
+
+async def test_deleted_file_is_found_by_both_kinds_of_reconcile_and_repaired(here: Place) -> None:
+    pointer = await here.publish("deleted")
+    file_of(here, "deleted").unlink()
+    rehearsed = await sfn("reconcile", "--dry-run", "--config", str(here.configuration), "--json", "--timeout", "1m")
+    foreseen = of_table(rehearsed, "deleted")
+    assert foreseen is not None
+    assert (rehearsed.status, foreseen["kind"]) == (1, "missing")
+    told = await here.sfn("reconcile", "--json", "--timeout", "2m")
+    found = of_table(told, "deleted")
+    assert found is not None
+    assert {key: found[key] for key in foreseen} == foreseen
+    assert (told.status, found["repaired"], found["why"], told.json["catalogs"][0]["unrepaired"]) == (0, True, None, 0)
+    assert told.json["catalogs"][0]["thorough"] is True
+    assert here.lake.published("deleted") == pointer
+
+
+async def test_table_that_was_given_up_is_repaired_once_its_cause_is_gone(here: Place) -> None:
+    file = here.block("freed")
+    number = await here.letter("freed")
+    told = await here.sfn("reconcile", "--timeout", "2m")
+    given_up = rf"given up: dead letter {number} \(foreign-file\): .+"
+    assert (told.status, "not repaired" in told.out.splitlines()[0]) == (1, True)
+    assert re.search(rf"^  sales\.freed +foreign-file +{given_up}$", told.out, re.MULTILINE)
+    file.unlink()
+    again = await here.sfn("reconcile", "--json")
+    found = of_table(again, "freed")
+    assert found is not None
+    assert (again.status, found["kind"], found["repaired"], found["dead_letter"]) == (0, "missing", True, None)
+    assert here.lake.published("freed") is not None
+    (letter,) = (await here.sfn("dead-letters", "show", str(number), "--json")).json["dead_letters"]
+    assert letter["status"] == "superseded"
+
+
+async def test_wait_of_a_reconcile_has_an_end(here: Place) -> None:
+    refused = await here.sfn("reconcile", "--no-wait", "--timeout", "9s")
+    assert (refused.status, "--timeout needs --wait" in refused.err) == (2, True)
+    for more in (("--dry-run",), ("--url", here.url)):
+        ended = await sfn("reconcile", "--config", str(here.configuration), "--timeout", "1ms", *more)
+        assert ended.status == 1
+        assert re.search(r"(no end|has not ended) after 0 s", ended.err)
 
 
 async def test_a_catalog_that_is_not_configured_is_named_with_those_that_are(here: Place) -> None:
@@ -345,6 +398,14 @@ async def test_what_the_brake_holds_is_looked_at_and_released(tmp_path: Path) ->
         assert "sfn release prod" in status.out
         story = await here.sfn("status", "sales.orders", "--exit-code")
         assert (story.status, "held by the drop limit" in story.out) == (1, True)
+        (held,) = (await here.sfn("dead-letters", "list", "--json")).json["dead_letters"]
+        told = await here.sfn("reconcile", "--json", "--timeout", "2m")
+        exact = of_table(told, "orders")
+        assert exact is not None
+        assert (told.status, exact["kind"], exact["repaired"], exact["held"]) == (1, "absent", False, True)
+        assert (exact["reason"], exact["dead_letter"]) == ("held-drop", held["id"])
+        assert exact["why"] == "held by the drop limit: sfn release prod"
+        assert here.lake.published("orders") is not None
         asked = await here.sfn("release", "prod")
         assert (asked.status, asked.out) == (2, "")
         lines = asked.err.splitlines()

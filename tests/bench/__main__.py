@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sfn.clock import SystemClock
-from tests.bench import accept, backlog, freshness, gateway, publish, readers, soak, stores
+from tests.bench import accept, backlog, freshness, gateway, operators, publish, readers, soak, stores
 from tests.bench.record import ROOT, Figure, Record, Unmeasured, say, shown
 
 Say = Callable[[str], None]
@@ -64,6 +64,8 @@ def _parts(chosen: argparse.Namespace) -> Mapping[str, Part]:
         "store": partial(stores.measure, chosen.runs, stores.ROUNDS),
         "gateway": partial(gateway.measure, gateway.Extent(chosen.runs, chosen.passing_commits, chosen.seconds)),
         "facade": partial(readers.measure_facade, readers.Extent(chosen.runs, chosen.seconds)),
+        "page": partial(operators.measure, operators.Extent(chosen.runs, chosen.seconds, chosen.page_tables)),
+        "memory": partial(operators.measure_memory, [*operators.MEMORY]),
         "filling": partial(publish.measure_filling, publish.FILLING_COMMITS),
         "soak": partial(soak.measure, chosen.soak_seconds),
     }
@@ -77,7 +79,7 @@ def _arguments() -> argparse.Namespace:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     timed = ["accept", "postgres", "freshness", "fsyncs", "coalescing", "burst", "backlog", "resolve", "publish"]
-    names = [*timed, "store", "gateway", "facade", "filling", "soak"]
+    names = [*timed, "store", "gateway", "facade", "page", "memory", "filling", "soak"]
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(names)}; without any all but the last")
     parser.add_argument("--runs", type=int, default=whole.runs, help="paired runs")
     parser.add_argument(
@@ -90,6 +92,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--burst", type=int, default=publish.BURST, help="events of burst")
     parser.add_argument("--letters", type=int, default=backlog.LETTERS, help="of backlog")
     parser.add_argument("--resolve-runs", type=int, default=readers.RESOLVE_RUNS, help="paired runs of resolve")
+    parser.add_argument("--page-tables", type=int, default=operators.TABLES, help="that the service of page knows")
     parser.add_argument("--soak-seconds", type=float, default=soak.SECONDS, help="of soak")
     parser.add_argument("--record", type=Path, default=ROOT / "build" / "bench.json", help="the file of figures")
     parser.add_argument("--folder", type=Path, help="the disk to measure on; by default that of temporary files")

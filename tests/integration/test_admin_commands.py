@@ -56,7 +56,10 @@ async def test_catalogs_are_swept_when_an_operator_asks(operator: httpx.AsyncCli
     answer = await posted(operator, "/admin/v1/reconcile")
     assert answer["catalogs"] == ["prod", "dev.eu"]
     claims = await office.ground.claims()
-    assert {claim.subject for claim in claims} == {CatalogName("prod"), CatalogName("dev.eu")}
+    assert {(claim.subject, claim.pending.force) for claim in claims} == {
+        (CatalogName("prod"), True),
+        (CatalogName("dev.eu"), True),
+    }
     assert answer["starts_at"] == dict.fromkeys(("prod", "dev.eu"), answer["requested_at"])
     again = await posted(operator, "/admin/v1/reconcile", {"catalogs": ["prod", "prod"]})
     assert (again["catalogs"], again["starts_at"]) == (["prod"], {})

@@ -12,8 +12,9 @@ from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Retry
 from sfn.errors import ErrorScope
+from sfn.publish.dry_run import DifferenceKind, TableDifference
 from sfn.worker.capacity import CircuitBreakerState
-from sfn.worker.sweep import SweepDifference, SweepPhase, SweepReport
+from sfn.worker.sweep import SweepPhase, SweepReport
 from tests.promises.inboxes import AT, pointer, table
 from tests.support.listener import Office, Service, client, got, posted
 
@@ -64,12 +65,13 @@ async def test_the_status_of_a_service_in_trouble(operator: httpx.AsyncClient, o
 
 async def test_a_sweep_tells_how_far_it_is(operator: httpx.AsyncClient, office: Office) -> None:
     report = office.sweeps["prod"] = SweepReport(office.clock.now(), known_tables=500, tables=120)
-    report.add_difference(ORDERS, SweepDifference.CHANGED)
-    report.add_failed(table("stock"))
+    report.add_difference(TableDifference(ORDERS, DifferenceKind.AHEAD, "it went back"), is_held=True)
+    report.add_failed(table("stock"), "it hangs")
     sweep = (await got(operator, "/admin/v1/status"))["catalogs"][0]["sweep"]
     assert (sweep["state"], sweep["tables"], sweep["known_tables"], sweep["ended_at"]) == ("running", 120, 500, None)
-    assert (sweep["differences"], sweep["differences_total"]) == ([{"table": "sales.orders", "kind": "changed"}], 1)
-    assert sweep["failed_tables"] == ["sales.stock"]
+    differing = {"table": "sales.orders", "kind": "ahead", "detail": "it went back", "held": True}
+    assert (sweep["differences"], sweep["differences_total"], sweep["thorough"]) == ([differing], 1, False)
+    assert (sweep["failed_tables"], sweep["failed_reason"]) == (["sales.stock"], "it hangs")
     report.previous = SweepReport(office.clock.now(), unlisted_namespaces=["hidden"])
     sweep = (await got(operator, "/admin/v1/status"))["catalogs"][0]["sweep"]
     assert (sweep["unlisted_namespaces"], sweep["previous"]["unlisted_namespaces"]) == ([], ["hidden"])
@@ -284,7 +286,7 @@ async def test_every_route_needs_the_operators_token(operator: httpx.AsyncClient
                 assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
                 assert operation["security"] == [{"operator": []}]
                 asked += 1
-    assert asked == 14
+    assert asked == 15
 
 
 # Wrong requests.

@@ -209,6 +209,14 @@ async def found(service: Service, path: str) -> int:
         return answer.status
 
 
+async def status_of(service: Service) -> dict[str, Any]:
+    """What a process says of all of them."""
+    headers = {"Authorization": f"Bearer {OPERATOR}"}
+    async with service.session.get(f"{service.url}/admin/v1/status", headers=headers) as answer:
+        status: dict[str, Any] = await answer.json()
+        return status
+
+
 async def published_in(ground: Ground, receiver: Service) -> float:
     """Seconds from the acknowledgement of a commit's event to the file that says so."""
     table = ground.lake.tables["orders"]
@@ -239,6 +247,13 @@ async def test_what_one_process_takes_another_one_publishes_and_a_third_one_tell
     assert (told.status, "(admin only)" in told.out) == (0, True), told
     told = await sfn("status", f"{NAMESPACE}.orders", *settings)
     assert ground.lake.tables["orders"].pointer in told.out
+    # The process without a worker has what the worker sees: the catalog's answers, and how late publishes were.
+    (catalog,) = (await status_of(admin))["catalogs"]
+    while not (catalog["catalog_id"] and catalog["answered_at"] and catalog["lag"]):
+        await anyio.sleep(0.1)
+        (catalog,) = (await status_of(admin))["catalogs"]
+    seen = {tuple(one["roles"]) for one in (await status_of(admin))["processes"]}
+    assert seen == {("admin",), ("receiver",), ("worker",)}
     assert [await ended(service) for service in (receiver, worker, admin)] == [0] * 3
 
 

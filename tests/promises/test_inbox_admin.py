@@ -180,6 +180,7 @@ async def test_dead_letters_are_listed_in_pages(ground: Ground) -> None:
     assert [str(letter.subject) for letter in [*first, *second]] == [f"prod:sales.t{number}" for number in range(5)]
     await ground.inbox.discard([second[-1].id], ground.order())
     assert await ground.inbox.list_newest(DeadLetterFilter(), 3) == [second[1], second[0], first[1]]
+    assert await ground.inbox.list_newest(DeadLetterFilter(id_below=second[0].id), 3) == [first[1], first[0]]
     assert await ground.inbox.list_newest(DeadLetterFilter(table=table("t4")), 3) == []
 
 

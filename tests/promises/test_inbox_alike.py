@@ -71,6 +71,8 @@ notes = st.lists(
         renamed_to=st.none() | names,
         drop=st.booleans(),
         hold_drops=st.booleans(),
+        force=st.booleans(),
+        retry=st.booleans(),
     ),
     max_size=4,
 )

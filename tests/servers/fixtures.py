@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from tests.servers.chromium import Chromium
     from tests.servers.nats import Nats
     from tests.servers.object_stores import GCS, S3, Azure
     from tests.servers.postgres import PgBouncer, Postgres
@@ -60,6 +61,14 @@ def fixture_pgbouncer(postgres: Postgres) -> Iterator[PgBouncer]:
 
     with PgBouncer(postgres) as server:
         yield server
+
+
+@pytest.fixture(name="chromium", scope="session")
+def fixture_chromium() -> Iterator[Chromium]:
+    from tests.servers.chromium import browsing
+
+    with browsing() as browser:
+        yield browser
 
 
 @pytest.fixture(name="database")

@@ -30,6 +30,7 @@ from sfn.errors import FatalError, Rejected
 from sfn.formats.event import Sender
 from sfn.http.app import ListenerApplication, build_app
 from sfn.http.ingest import EventFilter, EventsEndpoint, Readiness
+from sfn.http.recent_requests import RecentRequests
 from sfn.http.responses import PROBLEM_MEDIA_TYPE, AsgiApplication
 from sfn.http.secrets import AcceptedToken, AuthScheme, PartyTokens, WatchedTokenFile
 from sfn.http.senders import OPERATORS_PARTY, Keyring, OperatorAuth, Senders
@@ -40,6 +41,7 @@ from sfn.limits import BodyLimits, BodyMemory
 from sfn.publish.policy import TableFilter
 from sfn.telemetry.logs import RejectionLog
 from sfn.telemetry.metrics import Metrics
+from sfn.ui.app import ui_router
 from sfn.worker.capacity import CircuitBreakerState
 from sfn.worker.catalog_now import CatalogNow, CatalogNowState
 from sfn.worker.sweep import SweepReport
@@ -101,6 +103,7 @@ class Service:
     metrics: Metrics = field(default_factory=lambda: Metrics(version="1.2.3", catalogs=["prod", "dev"]))
     told: frozenset[str] = frozenset()
     memory: BodyMemory = field(default_factory=BodyMemory)
+    recent: RecentRequests = field(default_factory=RecentRequests)
 
     def ingest(self) -> EventsEndpoint:
         return EventsEndpoint(
@@ -112,6 +115,7 @@ class Service:
             on_fatal=self.broken.append,
             metrics=self.metrics.events,
             memory=self.memory,
+            recent=self.recent,
         )
 
     def application(self) -> ListenerApplication:
@@ -393,19 +397,29 @@ class Office:
             breakers=lambda: self.breakers,
             sweep_reports=lambda: self.sweeps,
             catalog_now=self._catalog_now,
+            recent=RecentRequests(self.clock, ["etl"]),
+        )
+        self.operators = OperatorAuth(
+            Keyring({OPERATORS_PARTY: PartyTokens({"main": "an-operators-token"})}), RejectionLog(OPERATORS_PARTY)
         )
 
-    def router(self, keyring: Keyring | None = None) -> APIRouter:
-        """The routes, for whoever holds the operators' token."""
-        keyring = keyring or Keyring({OPERATORS_PARTY: PartyTokens({"main": "an-operators-token"})})
+    def context(self) -> AdminContext:
+        """What the routes and pages of operators work with."""
         catalogs = {
             "prod": ConfiguredCatalog("rest", interest=self.interest),
             "dev.eu": ConfiguredCatalog("rest"),
             "mute": ConfiguredCatalog("events", is_sweepable=False),
         }
-        inbox = self.inbox
-        operations = AdminContext(inbox, self.process, catalogs, self._understand, self.clock)
-        return routes(operations, OperatorAuth(keyring, RejectionLog(OPERATORS_PARTY)).authenticate)
+        return AdminContext(self.inbox, self.process, catalogs, self._understand, self.clock)
+
+    def router(self, keyring: Keyring | None = None) -> APIRouter:
+        """The routes, for whoever holds the operators' token."""
+        operators = self.operators if keyring is None else OperatorAuth(keyring, RejectionLog(OPERATORS_PARTY))
+        return routes(self.context(), operators.authenticate)
+
+    def pages(self) -> APIRouter:
+        """The pages for the same operators."""
+        return ui_router(self.context(), self.operators)
 
     async def _catalog_now(self, _: TableIdentifier) -> CatalogNow:
         return self.answer

@@ -241,13 +241,17 @@ def configure(lake: Lake, more: str = "", drain: str = "10s") -> Path:
 
 
 def start(
-    configuration: Path, log: Path, environ: Mapping[str, str] | None = None, command: Sequence[str] | None = None
+    configuration: Path,
+    log: Path,
+    environ: Mapping[str, str] | None = None,
+    command: Sequence[str] | None = None,
+    launcher: Sequence[str] = (),
 ) -> Running:
     """Start a service; its output goes to a file. It is a fork, unless a command or other packages are named."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("SFN_")}  # noqa: TID251 - a child's
     environment = {**inherited, **(environ or {})}
-    prefix = (sys.executable, "-m", *(command or SFN))
-    is_fork = command is None and "PYTHONPATH" not in (environ or {})
+    prefix = (*launcher, sys.executable, "-m", *(command or SFN))
+    is_fork = command is None and not launcher and "PYTHONPATH" not in (environ or {})
     return launched(["serve", "--config", configuration], environment, log, prefix, is_fork=is_fork)
 
 
@@ -257,15 +261,17 @@ async def serving(
     environ: Mapping[str, str] | None = None,
     command: Sequence[str] | None = None,
     trust: ssl.SSLContext | None = None,
+    launcher: Sequence[str] = (),
 ) -> AsyncGenerator[Daemon]:
     """A process that is ready; killed in the end if it still runs.
 
     Args:
         command: a module with its own arguments; `SFN` starts the service as users do.
         trust: for TLS.
+        launcher: a command that starts the command that follows it.
     """
     log = configuration.with_name(f"{len(list(configuration.parent.glob('*.log')))}.log")
-    process = start(configuration, log, environ, command)
+    process = start(configuration, log, environ, command, launcher)
     try:
         headers = {"Authorization": f"Bearer {TOKEN}"}
         verify = True if trust is None else trust

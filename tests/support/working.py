@@ -256,6 +256,7 @@ class World:
         self.ground = Ground(self.inbox, self.clock)
         self.tables: dict[TableIdentifier, Table] = {}
         self.differed: dict[str, str] = {}
+        self.held: set[str] = set()
 
     def create(self, name: str, *namespace: str) -> TableIdentifier:
         """A new table; of `sales` where no namespace is given."""
@@ -286,14 +287,15 @@ class World:
         await self.ground.settled(table, ended)
 
     async def swept(self, policy: Policy = POLICY) -> SweepCompleted:
-        """One sweep; `differed` are the kinds of difference that it reported."""
+        """One sweep; `differed` are the kinds of difference that it reported, and `held` is what the limit holds."""
         self.inbox.noted.clear()
         ports = SweepPorts(self.catalog, self.inbox, self.clock)
         sweep = CatalogSweep(CatalogName("prod"), ports, policy)
         try:
             return await sweep.run(0.5)
         finally:
-            self.differed = {table.dotted: kind.value for table, kind in sweep.report.differences}
+            self.differed = {one.table.dotted: one.kind.value for one in sweep.report.differences}
+            self.held = {table.dotted for table in sweep.report.held}
 
     @property
     def told(self) -> list[str]:

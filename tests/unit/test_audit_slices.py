@@ -27,7 +27,7 @@ from sfn.publish.existing_files import OurFile, TableFiles
 from sfn.publish.policy import TableFilter
 from sfn.sfnfile.document import Document, DocumentState
 from sfn.sfnfile.naming import FileLayout
-from sfn.worker.dry_run import CachedAnswer, TableComparison
+from sfn.worker.comparison import CachedAnswer, TableComparison
 from sfn.worker.sweep import BoundedQueue
 
 NAME = TableIdentifier("prod", ("ns",), "orders")

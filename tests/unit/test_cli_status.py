@@ -164,7 +164,7 @@ def test_what_needs_somebody_comes_with_the_command_that_helps(status: ServiceRe
     (found,) = problems(status)
     said = describe_problem(found, NOON)
     assert said.startswith(what)
-    assert command in (found.command or "")
+    assert command in f"{found.command} {found.advice}"
     first, second, *_ = lines_of(judged(status))
     assert (first.startswith("1 thing needs attention"), second) == (True, f"  ! {said}")
 
@@ -172,11 +172,52 @@ def test_what_needs_somebody_comes_with_the_command_that_helps(status: ServiceRe
 def test_late_tables_and_dead_letters_come_with_their_causes() -> None:
     status = judged(catalog(late_tables=4, tables=copied(NO_TABLES, dead=1)), [LATE], POISON)
     assert [describe_problem(one, NOON) for one in status.verdict.problems] == [
-        "prod: 3 tables have waited for a publish since 11:55:00 UTC (5 min): sales.orders: the store hangs; …",
+        "prod: 3 tables have waited for a publish since 11:55:00 UTC (5 min): the store hangs (sales.orders, …)",
         "1 dead letter (poison) since 11:00:00 UTC (1 h): expected a, found b",
     ]
     assert lines_of(status)[0] == "2 things need attention since 11:00:00 UTC (1 h)"
     assert judged(catalog(late_tables=1), [copied(LATE, dead_letter=7)]).verdict.problems == []
+
+
+def test_late_tables_of_one_cause_are_named_together_and_an_outage_is_told_once() -> None:
+    refused = copied(SILENT, error="no connection")
+    status = copied(catalog(late_tables=3), breakers=[refused])
+    late = [
+        copied(LATE, cause="the catalog prod has failed for 5 min: no connection"),
+        copied(LATE, table="sales.stock", state="leased", cause="attempt 1 has run for 9 s"),
+        copied(LATE, table="sales.returns", cause="the store hangs"),
+    ]
+    outage, waits = judged(status, late).verdict.problems
+    assert outage.cause == "no connection"
+    assert (
+        waits.cause
+        == "because the catalog prod has not answered (sales.orders, sales.stock); the store hangs (sales.returns)"
+    )
+
+
+def test_one_dead_letter_is_named_with_its_table() -> None:
+    one = copied(POISON, newest=12, table="prod:sales.orders")
+    (problem,) = judged(WELL, (), one).verdict.problems
+    assert (problem.what, problem.command) == (
+        "1 dead letter of prod:sales.orders (poison)",
+        "sfn dead-letters show 12",
+    )
+    (problem,) = judged(WELL, (), copied(one, count=2)).verdict.problems
+    assert (problem.what, problem.command) == ("2 dead letters (poison)", "sfn dead-letters list --by-cause")
+
+
+def test_held_drops_are_not_missing_as_well() -> None:
+    held = catalog(tables=copied(NO_TABLES, held=4), missing_tables=4, missing_since=NOON)
+    assert [one.kind for one in problems(held)] == ["held-drops"]
+
+
+def test_a_store_that_failed_is_not_told_again_by_its_catalog() -> None:
+    unknown = copied(SILENT, scope="store", name="prod")
+    known = copied(unknown, name="s3://lake")
+    assert [one.what for one in problems(copied(WELL, breakers=[unknown, known]))] == ["the store s3://lake has failed"]
+    assert [one.what for one in problems(copied(WELL, breakers=[unknown]))] == [
+        "the store of tables of prod has failed"
+    ]
 
 
 def test_a_single_table_that_somebody_dropped_is_said_and_alarms_nobody() -> None:

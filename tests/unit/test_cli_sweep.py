@@ -26,6 +26,7 @@ from sfn.cli.client import ServiceAccess, ServiceClient
 from sfn.cli.notify import WaitClock
 from sfn.cli.options import complete_catalog, complete_reason
 from sfn.cli.render import to_plain_text
+from sfn.cli.repairs import CatalogRepairs, TableRepair
 from sfn.cli.sweep import all_succeeded, check_sweepable, describe_delays, sweep_page, wait_for_sweeps
 from sfn.domain.jobs import DeadLetterReason
 from sfn.settings.sources import ConfigurationError
@@ -80,6 +81,14 @@ def test_sweeps_are_followed_until_all_that_were_asked_for_ended(server: AdminSe
     assert slept == [0.1, 0.2, 0.4]
 
 
+def test_sweep_that_reads_no_files_is_not_the_requested_one(server: AdminServer, service: ServiceClient) -> None:
+    """It was claimed between the request's time and its transaction."""
+    cheap, thorough = sweep(1, thorough=False), sweep(2, thorough=True)
+    server.tell("GET /admin/v1/status", status(cheap, thorough), status(thorough, thorough))
+    found = wait_for_sweeps(service, ASKED, lambda *_: None, lambda _: None, clock=WaitClock(sleep=lambda _: None))
+    assert found == {"prod": thorough, "dev": thorough}
+
+
 def test_a_sweep_that_waits_for_its_catalog_is_told_of_once(server: AdminServer, service: ServiceClient) -> None:
     stores = copied(SILENT, scope="store", name="dev")
     waiting = status(None, sweep(0), breakers=[SILENT, stores])
@@ -105,7 +114,7 @@ def test_a_sweep_is_waited_for_until_the_timeout(server: AdminServer, service: S
 
 
 def test_a_sweeps_end_says_what_differed_and_what_it_could_not_do() -> None:
-    differed = [DifferingTable(table="sales.orders", kind="changed")]
+    differed = [DifferingTable(table="sales.orders", kind="behind")]
     page = to_plain_text(
         sweep_page(
             {
@@ -114,56 +123,92 @@ def test_a_sweeps_end_says_what_differed_and_what_it_could_not_do() -> None:
                     differences=differed,
                     differences_total=1_200,
                     unlisted_namespaces=["a", ""],
-                    failed_tables=["sales.x"],
+                    failed_tables=["sales.x", "sales.y"],
+                    failed_reason="it hangs",
                 ),
                 "dev": sweep(0, "failed", error="the catalog is away"),
                 "calm": sweep(0),
-            }
+                "slow": sweep(0, "running", tables=3, known_tables=900),
+            },
+            {},
         )
     ).splitlines()
     assert page == [
         "prod: 3 tables, 1,200 differed, queued for publishing",
-        "  TABLE         IS",
-        "  sales.orders  changed",
+        "  TABLE         WAS",
+        "  sales.orders  behind",
         "  and 1,199 more",
         "  no permission to list the namespace a",
         "  no permission to list the namespace (all)",
         "  could not check sales.x",
+        "  could not check sales.y",
+        "    sales.x: it hangs",
         "dev: the sweep failed after 3 tables: the catalog is away",
         "calm: 3 tables, nothing differed",
+        "slow: the sweep is running: 3 tables of about 900 checked, 0 differ",
     ]
 
 
 def test_namespaces_that_could_not_be_listed_are_named_with_a_reason() -> None:
     found = sweep(0, unlisted_namespaces=["a", "b"], listing_failed=["b"], unlisted_reason="status 500")
-    assert to_plain_text(sweep_page({"prod": found})).splitlines()[1:] == [
+    assert to_plain_text(sweep_page({"prod": found}, {})).splitlines()[1:] == [
         "  no permission to list the namespace a",
         "  could not list the namespace b",
         "    b: status 500",
     ]
 
 
-def test_what_is_held_or_retired_is_not_said_to_be_seen_to() -> None:
-    held = sweep(0, differences=[DifferingTable(table="sales.orders", kind="held")], differences_total=1)
-    new = sweep(0, differences=[DifferingTable(table="sales.orders", kind="new")], differences_total=1)
-    assert to_plain_text(sweep_page({"prod": held, "dev": new}, {"dev"})).splitlines() == [
-        "prod: 3 tables, 1 differed",
-        "  TABLE         IS",
-        "  sales.orders  held by the drop limit: sfn release prod",
-        "dev: 3 tables, 1 differed; retired: nothing is written (`sfn retire dev --undo`)",
-        "  TABLE         IS",
-        "  sales.orders  new",
+def repair(table: str, kind: str, why: str | None = None, **more: Any) -> TableRepair:  # noqa: ANN401 - any attribute
+    return TableRepair(table, kind, "", held=False, repaired=why is None, why=why, **more)
+
+
+def test_page_says_of_each_table_whether_it_is_repaired_and_why_not() -> None:
+    letter = "given up: dead letter 7 (foreign-file): something is there"
+    several = [
+        repair("sales.a", "missing"),
+        repair("sales.b", "foreign-file", letter, reason="foreign-file", dead_letter=7),
+        repair("sales.c", "absent", "held by the drop limit: sfn release prod", reason="held-drop", dead_letter=8),
     ]
+    found = {
+        "prod": CatalogRepairs(several, 4),
+        "dev": CatalogRepairs([repair("sales.a", "missing")]),
+        "gone": CatalogRepairs([repair("sales.a", "missing")]),
+    }
+    sweeps = {
+        name: sweep(
+            0,
+            differences=[DifferingTable(table=one.table, kind=one.kind) for one in repairs.tables],
+            differences_total=len(repairs.tables) + (10 if name == "prod" else 0),
+        )
+        for name, repairs in found.items()
+    }
+    assert to_plain_text(sweep_page(sweeps, found, {"gone"})).splitlines() == [
+        "prod: 3 tables, 13 differed, 6 not repaired",
+        "  TABLE    WAS           NOW",
+        "  sales.a  missing       repaired",
+        f"  sales.b  foreign-file  {letter}",
+        "  sales.c  absent        held by the drop limit: sfn release prod",
+        "  and 10 more: 4 not repaired",
+        "  → `sfn dead-letters show ID` has the remedy for a table that was given up",
+        "dev: 3 tables, 1 differed, repaired",
+        "  TABLE    WAS      NOW",
+        "  sales.a  missing  repaired",
+        "gone: 3 tables, 1 differed; retired: nothing is written (`sfn retire gone --undo`)",
+        "  TABLE    WAS      NOW",
+        "  sales.a  missing  repaired",
+    ]
+    assert [all_succeeded(sweeps, {name: found[name]}) for name in found] == [False, True, True]
 
 
 def test_missing_tables_are_counted_with_the_time_since_when() -> None:
     gone = [DifferingTable(table="sales.a", kind="absent"), DifferingTable(table="sales.b", kind="absent")]
     lost = sweep(0, differences=gone, differences_total=2, missing_tables=2)
     since = NOON - timedelta(hours=9)
-    assert to_plain_text(sweep_page({"prod": lost}, (), {"prod": since})).splitlines()[1] == (
+    assert to_plain_text(sweep_page({"prod": lost}, {}, (), {"prod": since})).splitlines()[1] == (
         f"  2 tables have been missing from the catalog since {since:%Y-%m-%d %H:%M:%S}Z"
     )
-    assert to_plain_text(sweep_page({"prod": lost})).splitlines()[1].endswith(f"{lost.started_at:%Y-%m-%d %H:%M:%S}Z")
+    line = to_plain_text(sweep_page({"prod": lost}, {})).splitlines()[1]
+    assert line.endswith(f"{lost.started_at:%Y-%m-%d %H:%M:%S}Z")
 
 
 def test_a_sweep_that_is_kept_apart_from_the_last_one_says_until_when() -> None:
@@ -211,7 +256,7 @@ def test_catalogs_that_are_told_of_by_events_are_compared_with_nothing(
     ],
 )
 def test_a_sweep_went_well_where_every_table_that_may_be_seen_was(found: SweepModel, well: bool) -> None:
-    assert all_succeeded({"prod": found}) is well
+    assert all_succeeded({"prod": found}, {}) is well
 
 
 def letters(*numbers: int, following: int | None = None) -> Reply:
@@ -322,26 +367,33 @@ def test_a_configuration_that_cannot_be_read_completes_nothing(tmp_path: Path, t
 DENIED, FULL = "expected permission to write here, found 403", "expected room for a small file, found ENOSPC"
 
 
-def caused(*causes: str) -> Reply:
-    found = [to_jsonable_python(copied(LETTER, id=number, cause=cause)) for number, cause in enumerate(causes, start=1)]
-    return Reply(200, {"dead_letters": found, "next": None})
+def counted(*causes: tuple[str, int]) -> Reply:
+    found = [
+        {
+            "reason": "permanent",
+            "cause": cause,
+            "count": count,
+            "about": "sales.orders",
+            "remedy": "repair it",
+            "opened_at": NOON.isoformat(),
+            "newest_at": NOON.isoformat(),
+            "example": number,
+        }
+        for number, (cause, count) in enumerate(causes, start=1)
+    ]
+    return Reply(200, {"causes": found, "letters": 3, "has_more": False})
 
 
 def test_letters_are_chosen_by_a_part_of_their_cause(server: AdminServer, service: ServiceClient) -> None:
-    server.tell("GET /admin/v1/dead-letters", caused(DENIED, FULL, DENIED))
-    found = dead_letters.fetch_letters(service, DeadLetterCriteria(), "open", 0, "PERMISSION to write")
-    assert [letter.id for letter in found.dead_letters] == [1, 3]
-    assert server.asked[-1].path.endswith("limit=1000")
-    server.tell("GET /admin/v1/dead-letters", caused(DENIED, FULL, DENIED))
-    found = dead_letters.fetch_letters(service, DeadLetterCriteria(), "open", 1, "permission")
-    assert ([letter.id for letter in found.dead_letters], found.next) == ([1], 1)
+    server.tell("GET /admin/v1/dead-letters", letters(1, following=7), letters(following=1007), letters(8))
+    chosen = DeadLetterCriteria(cause_contains="PERMISSION to write")
+    found = dead_letters.fetch_letters(service, chosen, "open", 0)
+    assert ([letter.id for letter in found.dead_letters], found.next) == ([1, 8], None)
+    assert server.asked[-1].path.endswith("cause_contains=PERMISSION+to+write&limit=1000&after=1007")
 
 
-def test_letters_are_counted_by_cause_most_frequent_first(server: AdminServer, service: ServiceClient) -> None:
-    server.tell("GET /admin/v1/dead-letters", caused(FULL, DENIED, DENIED))
-    causes = dead_letters.group_by_cause(
-        dead_letters.fetch_letters(service, DeadLetterCriteria(), "open", 0).dead_letters
-    )
-    assert [(one.cause, one.count, one.example) for one in causes] == [(DENIED, 2, 2), (FULL, 1, 1)]
+def test_letters_are_counted_by_cause_by_the_service(server: AdminServer, service: ServiceClient) -> None:
+    server.tell("GET /admin/v1/dead-letter-causes", counted((DENIED, 2), (FULL, 1)))
+    causes = service.dead_letter_causes({"status": "open"}).causes
     grid = dead_letters.causes_grid(causes, LETTER.opened_at)
-    assert [(row[0], row[-1]) for row in grid.rows] == [("2", DENIED), ("1", FULL)]
+    assert [(row[0], row[3], row[-1]) for row in grid.rows] == [("2", "1", DENIED), ("1", "2", FULL)]

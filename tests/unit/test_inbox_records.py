@@ -149,6 +149,7 @@ messages = st.one_of(
         adopt_catalog_id=st.none() | texts,
         is_guessed=st.booleans(),
         body=st.binary(max_size=8),
+        retry=st.booleans(),
     ),
     st.builds(Intent, texts, st.lists(names | catalogs, max_size=3).map(tuple), texts, texts),
     st.builds(IntentOutcome, texts, st.booleans()),

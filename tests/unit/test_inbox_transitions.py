@@ -110,6 +110,59 @@ def test_a_hint_moves(row: Job | None, state: JobState, due: datetime) -> None:
     )
 
 
+RETRY = Notification(ORDERS, force=True, retry=True)
+
+
+@pytest.mark.parametrize("reason", list(DeadLetterReason))
+@pytest.mark.parametrize("is_rechecked", [True, False])
+def test_retry_of_an_operator_makes_a_dead_table_due_with_all_attempts(
+    reason: DeadLetterReason, *, is_rechecked: bool
+) -> None:
+    row = tried(dead(reason), at(-1))
+    if is_rechecked:
+        row = replace(row, state=JobState.QUEUED, due_at=at(86400))
+    row = replace(row, table_state=TableState(on_hold=reason is DeadLetterReason.HELD_DROP), has_letter=True)
+    after = on_notification(row, RETRY, 9, NOW, CAP)
+    assert (after.state, after.due_at, after.attempt, after.failing_since) == (JobState.QUEUED, NOW, 0, None)
+    assert (after.reason, after.has_letter, after.table_state) == (reason, True, row.table_state)
+    assert after.table_state.limit_overridden is False
+    assert on_notification(replace(row, not_before=at(9)), RETRY, 9, NOW, CAP).due_at == at(9)
+
+
+@pytest.mark.parametrize("row", [QUEUED, FAILING, LEASED, replace(LEASED, reason=DeadLetterReason.PERMANENT)])
+def test_retry_of_an_operator_is_a_notification_for_a_table_that_is_not_dead(row: Job) -> None:
+    expected = on_notification(row, replace(RETRY, retry=False), 9, NOW, CAP)
+    assert on_notification(row, RETRY, 9, NOW, CAP) == expected
+
+
+def test_forced_sweep_is_followed_by_one_that_is_not() -> None:
+    asked, event = Notification(PROD, force=True), Notification(PROD)
+    swept = SweepCompleted(at(900), NOW, within_limit=True)
+    row = on_claim(on_notification(Job(PROD, NOW), asked, 0, NOW, CAP), 7, NOW, LEASE)
+    assert claim_on(row).pending.force
+    done = on_settle(row, claim_on(row), swept, NOW, CAP)
+    noted = on_settle(on_notification(row, event, 0, NOW, CAP), claim_on(row), swept, NOW, CAP)
+    again = on_settle(on_notification(row, asked, 0, NOW, CAP), claim_on(row), swept, NOW, CAP)
+    assert [one is not None and one.pending.force for one in (done, noted, again)] == [False, False, True]
+    assert again is not None
+    claimed = on_claim(again, 8, NOW, LEASE)
+    last = on_settle(claimed, claim_on(claimed), swept, NOW, CAP)
+    assert last is not None
+    assert last.pending == PendingChange()
+    noted = on_settle(on_notification(claimed, event, 0, NOW, CAP), claim_on(claimed), swept, NOW, CAP)
+    assert noted is not None
+    assert not noted.pending.force
+
+
+@pytest.mark.parametrize("outcome", [Returned(at(1), "no answer"), Retry(at(1), "no answer")])
+def test_forced_sweep_that_fails_is_still_forced(outcome: Outcome) -> None:
+    row = on_claim(on_notification(Job(PROD, NOW), Notification(PROD, force=True), 0, NOW, CAP), 7, NOW, LEASE)
+    after = on_settle(row, claim_on(row), outcome, NOW, CAP)
+    assert after is not None
+    assert on_claim(after, 8, NOW, LEASE).pending.force
+    assert on_claim(on_lease_expired(row, at(99), TERMS), 8, at(99), LEASE).pending.force
+
+
 def test_an_event_during_a_lease_is_newer_whatever_number_its_record_has() -> None:
     """Records are not committed in the order of their numbers: one with a lower number may be folded later."""
     row = on_claim(replace(QUEUED, event_seq=90, version=4), 7, NOW, LEASE)

@@ -24,6 +24,7 @@ from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, FatalError, Transient
 from sfn.formats.event import Headers
 from sfn.http.ingest import EventFilter, IngestService
+from sfn.http.recent_requests import RecentRequests
 from sfn.pull import FinalBatch, Outage, SourceUnavailable, source
 from sfn.pull.source import PullOptions, PullSource, subjects_overlap
 from sfn.telemetry.metrics import Metrics
@@ -161,12 +162,18 @@ class RunningSource:
     inbox: Inbox = field(default_factory=Inbox)
     metrics: Metrics = field(default_factory=lambda: Metrics(version="1", catalogs=["prod"], sources=["events"]))
     stop: anyio.Event = field(default_factory=anyio.Event)
+    recent: RecentRequests = field(default_factory=RecentRequests)
 
     async def run(self) -> None:
         source = PullSource(
             PullOptions("events", SENDER, LIMIT, timedelta(seconds=1)),
             self.server,
-            IngestService(self.inbox, event_filter=EventFilter(lambda _: True), metrics=self.metrics.events),
+            IngestService(
+                self.inbox,
+                event_filter=EventFilter(lambda _: True),
+                metrics=self.metrics.events,
+                recent=self.recent,
+            ),
             clock=SystemClock(),
             event_metrics=self.metrics.events,
             pull_metrics=self.metrics.pulls,
@@ -399,3 +406,17 @@ async def test_abandoned_messages_cause_a_sweep_if_the_server_is_not_durable(kee
             await inbox.stuck.wait()
     assert [record["event"] for record in logs] == ["pull source connected", "pulled messages abandoned"]
     assert subjects(ground.inbox) == looked_at
+
+
+async def test_pulled_messages_are_among_the_recent_requests() -> None:
+    messages = [Message(event("orders")), Message(b"{"), Message(b" " * (LIMIT + 1))]
+    source = RunningSource(Server([[[one] for one in messages]], stays=True))
+    async with source.running():
+        await until(lambda: all(one.told for one in messages))
+    found = source.recent.latest(9)
+    assert [(one.status, one.sender, one.client) for one in found] == [
+        (413, SENDER.name, None),
+        (400, SENDER.name, None),
+        (202, SENDER.name, None),
+    ]
+    assert str(found[-1].subject).endswith("orders")

@@ -16,7 +16,7 @@ from structlog.typing import EventDict
 from typing_extensions import override
 
 from sfn.domain.events import InboxMessage, Notification, PutResult
-from sfn.domain.identifiers import CatalogName, TableIdentifier
+from sfn.domain.identifiers import CatalogName, JobKey, TableIdentifier
 from sfn.domain.jobs import (
     Capacity,
     ConcurrencyGroup,
@@ -744,3 +744,25 @@ def test_an_endless_chain_ends() -> None:
     for number in range(1000):
         error = caused(ValueError(number), error)
     assert classify_error(error) is UnexpectedErrorKind.DEFECT
+
+
+async def test_sweep_of_an_operator_reads_files_and_the_next_one_does_not() -> None:
+    desk, catalog = Desk(), CatalogName("prod")
+    for force in (True, False):
+        await desk.inbox.put([Notification(catalog, force=force)])
+        desk.clock.turn(60)
+        await desk.work()
+        assert desk.worker.sweeps()["prod"].is_thorough is force
+
+
+@pytest.mark.parametrize(
+    ("subject", "force"), [(CatalogName("prod"), False), (CatalogName("prod"), True), (TABLE, True)]
+)
+async def test_lost_lease_has_a_sweep_read_files_only_if_it_did(subject: JobKey, *, force: bool) -> None:
+    clock = HandClock()
+    inbox = FailingInbox(clock)
+    desk = Desk(clock=clock, inbox=inbox)
+    inbox.fenced = True
+    await inbox.put([Notification(subject, force=force and subject is not TABLE)])
+    await desk.work()
+    assert [(one.sender, one.force) for one in inbox.taken[1:] if one.subject == subject] == [("lease-lost", force)]

@@ -21,7 +21,8 @@ from sfn.sfnfile import document, version_hint
 from sfn.sfnfile.document import DocumentState
 from sfn.sfnfile.naming import UUID
 from sfn.worker.catalog_sources import ConnectedCatalog
-from sfn.worker.dry_run import DryRunResult, DryRunSweep, decide_with_queries
+from sfn.worker.comparison import decide_with_queries
+from sfn.worker.dry_run import DryRunResult, DryRunSweep
 from tests.support.publishing import AT, A, B, CountingCatalog, CountingStore, Line, key_of, named
 
 

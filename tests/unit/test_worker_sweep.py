@@ -63,7 +63,7 @@ async def test_only_what_differs_is_told(world: World) -> None:
     assert world.told == [gone.dotted, moved.dotted, new.dotted]
     floors = {hint.subject: hint.min_metadata_location for hint in world.inbox.noted}
     assert (floors[moved], floors[new], floors[gone]) == (pointer, world.tables[new].metadata_location, None)
-    assert world.differed == {"sales.gone": "absent", "sales.moved": "changed", "sales.new": "new"}
+    assert world.differed == {"sales.gone": "absent", "sales.moved": "behind", "sales.new": "missing"}
 
 
 async def test_a_table_that_is_found_under_another_name_is_no_absence(world: World) -> None:
@@ -74,7 +74,7 @@ async def test_a_table_that_is_found_under_another_name_is_no_absence(world: Wor
     await world.published(old)
     world.catalog.rename(old, new)
     assert (await world.swept()).within_limit
-    assert world.differed == {"sales.new": "new", "sales.old": "renamed"}
+    assert world.differed == {"sales.new": "missing", "sales.old": "renamed"}
     assert [(hint.subject, hint.renamed_to, hint.hold_drops) for hint in world.inbox.noted] == [
         (new, None, False),
         (old, new, False),
@@ -116,17 +116,19 @@ async def test_what_the_brake_holds_is_reported_as_held_as_long_as_it_differs(wo
     for table in dropped:
         world.catalog.drop(table)
     await world.swept()
-    assert world.differed == {"sales.gone": "held", "sales.lost": "held"}
+    assert world.differed == {"sales.gone": "absent", "sales.lost": "absent"}
+    assert world.held == {"sales.gone", "sales.lost"}
     for claim in await world.ground.claims():
         await world.ground.settle(claim, DeadLettered(DeadLetterReason.HELD_DROP, "held"))
     world.commit(back)
     await world.ground.settled(back, DeadLettered(DeadLetterReason.HELD_DROP, "held"))
     assert (await world.swept()).differing == 3
-    assert world.differed == {"sales.back": "changed", "sales.gone": "held", "sales.lost": "held"}
+    assert world.differed == {"sales.back": "behind", "sales.gone": "absent", "sales.lost": "absent"}
+    assert world.held == set(world.differed)
     for claim in await world.ground.claims():
         await world.ground.settle(claim, DeadLettered(DeadLetterReason.HELD_DROP, "held"))
     await world.swept()
-    assert (world.told, world.differed["sales.back"]) == ([], "held")
+    assert (world.told, world.differed["sales.back"], len(world.held)) == ([], "behind", 3)
 
 
 async def test_a_held_table_whose_file_is_right_again_does_not_differ(world: World) -> None:
@@ -175,7 +177,8 @@ async def test_a_held_table_that_is_there_again_is_told_so_that_it_is_held_no_mo
         world.catalog.drop(table)
     assert not (await world.swept()).within_limit
     assert world.told == [back.dotted]
-    assert world.differed == {"sales.gone": "held", "sales.lost": "held"}
+    assert world.differed == {"sales.gone": "absent", "sales.lost": "absent"}
+    assert world.held == {"sales.gone", "sales.lost"}
 
 
 async def test_a_held_table_that_is_there_again_with_a_commit_that_was_told_is_told_once_more(world: World) -> None:
@@ -293,7 +296,7 @@ async def test_of_a_catalog_that_retired_only_what_is_still_published_is_looked_
     world.catalog.drop(tables["gone"])
     swept = await world.swept(replace(POLICY, is_retired=True))
     assert (world.told, swept.tables, len(loads)) == (["sales.gone", "sales.live"], 1, 1)
-    assert world.differed == {"sales.gone": "absent", "sales.live": "changed"}
+    assert world.differed == {"sales.gone": "absent", "sales.live": "behind"}
 
 
 @pytest.mark.parametrize(("reported", "calm"), [(True, True), (False, False)])

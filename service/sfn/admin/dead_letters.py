@@ -11,9 +11,13 @@ import structlog
 from fastapi import APIRouter, Path, Query, Request
 from starlette.exceptions import HTTPException
 
+from sfn.admin.causes import CauseCounter
 from sfn.admin.routes import SECURITY_EXTRA, AdminContext
 from sfn.admin.schemas import (
+    MAX_BATCH,
     MAX_ID,
+    DeadLetterCauses,
+    DeadLetterCauseSearch,
     DeadLetterCriteria,
     DeadLetterDetails,
     DeadLetterModel,
@@ -49,12 +53,14 @@ class DeadLetterRoutes:
 
     def __init__(self, context: AdminContext) -> None:
         self._context, self._inbox = context, context.inbox
+        self._causes = CauseCounter(context.inbox, lambda search: self._to_filter(search, _status(search)))
 
     def register(self, router: APIRouter) -> None:
         """Add the routes to a router."""
         unknown: dict[int | str, dict[str, Any]] = {404: {"description": "no such dead letter, or catalog"}}
         shared: dict[str, Any] = {"openapi_extra": SECURITY_EXTRA, "responses": unknown}
         router.add_api_route("/dead-letters", self.find, operation_id="findDeadLetters", **shared)
+        router.add_api_route("/dead-letter-causes", self.causes, operation_id="countDeadLettersByCause", **shared)
         router.add_api_route("/dead-letters/{number}", self.show, operation_id="showDeadLetter", **shared)
         for verb, route in (("replay", self.replay), ("discard", self.discard)):
             router.add_api_route(
@@ -62,12 +68,20 @@ class DeadLetterRoutes:
             )
 
     async def find(self, search: Annotated[DeadLetterSearch, Query()]) -> DeadLetterPage:
-        """List dead letters by id, in pages."""
-        letter_filter = await self._to_filter(search, None if search.status == "all" else search.status)
-        found = await self._inbox.list_after(letter_filter, search.after, search.limit)
-        return DeadLetterPage(
-            dead_letters=[DeadLetterModel.from_letter(letter) for letter in found], next=_next(found, search.limit)
-        )
+        """List dead letters by id, in pages.
+
+        With `cause` or `cause_contains`, a page may have fewer letters than its limit, even none, because it ends after
+        1,000 letters of any cause: the list ends where `next` is null.
+        """
+        found, following = await self._matching(search, _status(search), search.after, search.limit)
+        return DeadLetterPage(dead_letters=[DeadLetterModel.from_letter(letter) for letter in found], next=following)
+
+    async def causes(self, search: Annotated[DeadLetterCauseSearch, Query()]) -> DeadLetterCauses:
+        """Count dead letters by reason and cause; letters of one outage share a cause.
+
+        The counts may be a few seconds old.
+        """
+        return await self._causes.count(search)
 
     async def show(self, number: Annotated[int, Path(ge=0, le=MAX_ID)]) -> DeadLetterDetails:
         """Return one dead letter, with its undecodable request, or the owner of the file in its table's place."""
@@ -92,13 +106,15 @@ class DeadLetterRoutes:
         count, remaining = 0, batch
         while True:
             part = await self._next_part(remaining)
-            count += await self._inbox.replay(part.letter_ids, part.notifications, command)
+            if not _is_empty_by_cause(selection, batch):
+                count += await self._inbox.replay(part.letter_ids, part.notifications, command)
             failed += part.failed
             remaining = remaining[len(part.letter_ids) + len(part.failed) :]
             if not remaining or selection.ids is None:
                 break
         if remaining:
             following = batch[-len(remaining) - 1].id
+        self._causes.clear()
         _log.info("dead letters replayed", number=count, failed=len(failed), actor=command.actor)
         return ReplayResult(replayed=count, failed=failed, skipped=_skipped_ids(selection, batch), next=following)
 
@@ -106,7 +122,9 @@ class DeadLetterRoutes:
         """Close open letters and leave their tables unchanged until the next event."""
         batch, following = await self._select(selection)
         command = self._context.command(request, _describe_selection(selection))
-        count = await self._inbox.discard([letter.id for letter in batch], command)
+        is_empty = _is_empty_by_cause(selection, batch)
+        count = 0 if is_empty else await self._inbox.discard([letter.id for letter in batch], command)
+        self._causes.clear()
         _log.info("dead letters discarded", number=count, actor=command.actor)
         return DiscardResult(discarded=count, skipped=_skipped_ids(selection, batch), next=following)
 
@@ -132,9 +150,20 @@ class DeadLetterRoutes:
         if selection.ids is not None:
             found = await self._inbox.get_many(selection.ids)
             return [letter for letter in found if letter.status is DeadLetterStatus.OPEN], None
-        letter_filter = await self._to_filter(selection.filter or DeadLetterCriteria(), DeadLetterStatus.OPEN)
-        found = await self._inbox.list_after(letter_filter, selection.after, selection.limit)
-        return found, _next(found, selection.limit)
+        criteria = selection.filter or DeadLetterCriteria()
+        return await self._matching(criteria, DeadLetterStatus.OPEN, selection.after, selection.limit)
+
+    async def _matching(
+        self, criteria: DeadLetterCriteria, status: DeadLetterStatus | None, after: int, limit: int
+    ) -> tuple[list[DeadLetter], int | None]:
+        """Return the next letters that match, by id, and the id after which the letters behind them begin."""
+        # The cause is no column: letters of any cause are read, and the others are left out.
+        most = MAX_BATCH if criteria.names_cause else limit
+        read = await self._inbox.list_after(await self._to_filter(criteria, status), after, most)
+        matching = [letter for letter in read if criteria.matches_cause(letter.cause)]
+        if len(matching) > limit:
+            return matching[:limit], matching[limit - 1].id
+        return matching, _next(read, most)
 
     async def _to_filter(self, chosen: DeadLetterCriteria, status: DeadLetterStatus | None) -> DeadLetterFilter:
         catalog = chosen.catalog
@@ -169,9 +198,18 @@ def _skipped_ids(selection: DeadLetterSelection, batch: Sequence[DeadLetter]) ->
     return [number for number in dict.fromkeys(selection.ids or ()) if number not in found]
 
 
+def _is_empty_by_cause(selection: DeadLetterSelection, batch: Sequence[DeadLetter]) -> bool:
+    """Return True for a batch of letters with other causes only: the audit log gets no entry for it."""
+    return not batch and selection.filter is not None and selection.filter.names_cause
+
+
 def _describe_selection(selection: DeadLetterSelection) -> str:
     """Return a description of the selection, for the audit log."""
     if selection.filter is None:
         return f"ids {', '.join(str(number) for number in (selection.ids or ())[:50])}"
     terms = selection.filter.model_dump(mode="json", exclude_none=True)
     return ", ".join(f"{name} {value}" for name, value in terms.items()) or "all"
+
+
+def _status(search: DeadLetterCauseSearch) -> DeadLetterStatus | None:
+    return None if search.status == "all" else search.status

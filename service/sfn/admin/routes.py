@@ -23,6 +23,7 @@ from sfn.admin.schemas import (
     AffectedTables,
     DropLimitDetails,
     PassedStepModel,
+    PullSourceModel,
     ReleasedTables,
     RetireRequest,
     SweepAccepted,
@@ -34,6 +35,7 @@ from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import DeadLetterReason, IndexedTable
 from sfn.errors import suggest_name
+from sfn.http.recent_requests import RecentRequests
 from sfn.inbox import QueueStats
 from sfn.inbox.inbox import Inbox
 from sfn.inbox.model import AdminCommand, Job
@@ -51,7 +53,7 @@ Every wrong header takes the same time, and is logged."""
 
 
 class EncodedPathRoute(APIRoute):
-    """A route in whose path percent-encoded characters separate nothing: the name of a table may contain a slash."""
+    """A route with a path in which percent-encoded characters separate nothing: a table's name may contain a slash."""
 
     @override
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -135,10 +137,12 @@ class ProcessInfo:
         table_files: returns the files of a table as they are now, within a few seconds; None if this process cannot
             read them.
         lag: how late the publishes of this process were.
+        recent: the last requests with events to this process.
         breakers: returns the breakers that are not closed.
         sweep_reports: returns the report of the running sweep, or the last one, by catalog.
         retired_catalogs: the retired catalogs.
         roles: roles of this process; empty for all roles.
+        pull_sources: returns the state of the pull sources of this process.
     """
 
     version: str
@@ -152,7 +156,9 @@ class ProcessInfo:
     catalog_now: Callable[[TableIdentifier], Awaitable[CatalogNow]] | None = None
     table_files: Callable[[TableIdentifier, Job], Awaitable[TableFilesNow]] | None = None
     lag: LagHistory = field(default_factory=LagHistory)
+    recent: RecentRequests = field(default_factory=RecentRequests)
     roles: frozenset[str] = frozenset()
+    pull_sources: Callable[[], Sequence[PullSourceModel]] = tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +173,8 @@ class AdminContext:
         clock: the wall clock.
         late_after: how long a table may wait for its publish before it counts as late.
         cached_stats: returns the statistics of the inbox, a few seconds old; None to count them each time.
+        stores: prefix of each configured store, by name.
+        gateways: the catalogs behind each configured gateway, by its name.
     """
 
     inbox: Inbox
@@ -176,6 +184,8 @@ class AdminContext:
     clock: Clock
     late_after: timedelta = timedelta(seconds=60)
     cached_stats: Callable[[], Awaitable[QueueStats]] | None = None
+    stores: Mapping[str, str] = field(default_factory=dict)
+    gateways: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     async def stats(self) -> QueueStats:
         """Return the statistics of the inbox."""
@@ -273,10 +283,12 @@ class CatalogRoutes:
             )
 
     async def reconcile(self, request: Request, body: SweepRequest | None = None) -> SweepAccepted:
-        """Sweep catalogs now; `/status` shows the progress."""
+        """Sweep catalogs now, and compare the SFN file of each table; `/status` shows the progress."""
         catalogs = self._context.sweepable_catalogs(body.catalogs if body is not None else ())
         command = self._context.command(request, ", ".join(catalogs))
-        await self._inbox.reconcile([Notification(CatalogName(name), sender=SENDER) for name in catalogs], command)
+        # `force`: an operator's sweep also finds files that somebody changed or deleted.
+        notifications = [Notification(CatalogName(name), sender=SENDER, force=True) for name in catalogs]
+        await self._inbox.reconcile(notifications, command)
         _log.info("sweeps requested", catalogs=catalogs, actor=command.actor)
         starts_at = {name: at for name in catalogs if (at := await self._starts_at(name)) is not None}
         return SweepAccepted(catalogs=catalogs, requested_at=command.at, starts_at=starts_at)
@@ -285,7 +297,7 @@ class CatalogRoutes:
         """Return what the drop limit of a catalog let pass within the last hour, and how many tables it holds."""
         self._context.configured_catalog(catalog)
         passed = await self._inbox.passed_steps(catalog)
-        stats = await self._inbox.stats()
+        stats = await self._context.stats()
         state = await self._inbox.drop_limit_state(catalog)
         steps = [
             PassedStepModel(table=str(one.table), at=one.at, kind="drop" if one.is_drop else "rollback")

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from sfn.domain.identifiers import JobKey, TableIdentifier
+from sfn.domain.identifiers import JobKey, TableIdentifier, encode_identifier
 from sfn.domain.jobs import DeadLetterReason
 from sfn.inbox.model import DeadLetterStatus as LetterStatus
 
 if TYPE_CHECKING:
     from sfn.domain.events import UndecodableRequest
+    from sfn.http.recent_requests import SenderActivity
     from sfn.inbox import DropLimitState
     from sfn.inbox.model import AuditEntry, DeadLetter
     from sfn.worker.capacity import CircuitBreakerState
@@ -113,10 +114,33 @@ class DeadLetterGroup(AdminModel):
     count: int
     since: datetime = Field(description="when the oldest of them was opened")
     cause: str = Field(description="the cause of the newest of them")
+    newest: int | None = Field(default=None, description="id of the newest of them")
+    table: str | None = Field(default=None, description="its table, as `catalog:table`; null if it is not about one")
+
+
+class DeadLetterCause(AdminModel):
+    """The dead letters with one reason and one cause."""
+
+    reason: ReasonText
+    cause: str
+    count: int
+    opened_at: datetime = Field(description="when the oldest of them was opened")
+    newest_at: datetime = Field(description="when the newest of them was opened")
+    example: int = Field(description="id of the oldest of them")
+    about: str | None = Field(description="the table or catalog of the example, or the sender of its request")
+    remedy: str = Field(description="what to do about the example")
+
+
+class DeadLetterCauses(AdminModel):
+    """Dead letters by cause, the most frequent cause first."""
+
+    causes: Sequence[DeadLetterCause]
+    letters: int = Field(description="number of counted letters")
+    has_more: bool = Field(description="true if older letters match, too: only the newest 20,000 are read")
 
 
 class DeadLetterPage(AdminModel):
-    """A page of dead letters, by id."""
+    """A page of dead letters, by id; with a cause in the search it may be short, and even empty, before the end."""
 
     dead_letters: Sequence[DeadLetterModel]
     next: int | None = Field(description="`after` of the next page; null at the end")
@@ -211,8 +235,10 @@ class DropLimitDetails(AdminModel):
 class DifferingTable(AdminModel):
     """A table that differs from its published state."""
 
-    table: str
-    kind: str
+    table: str = Field(description="levels and name, joined by dots, with %2E for a dot in a part")
+    kind: str = Field(description="missing, behind, ahead, other, hint-behind, …, absent or renamed")
+    detail: str = Field(default="", description="what differs, for people")
+    held: bool = Field(default=False, description="true if the drop limit holds the table")
 
 
 class SweepModel(AdminModel):
@@ -221,6 +247,9 @@ class SweepModel(AdminModel):
     state: str
     started_at: datetime
     ended_at: datetime | None
+    thorough: bool | None = Field(
+        default=None, description="true if the sweep reads the SFN files, as `reconcile` does; false: it does not"
+    )
     tables: int = Field(description="tables checked so far")
     known_tables: int = Field(description="tables known before the sweep, about as many as there are to check")
     differences: Sequence[DifferingTable] = Field(description="the first 1,000")
@@ -233,6 +262,7 @@ class SweepModel(AdminModel):
         description="unlisted namespaces with a failed listing; for the others the permission is missing"
     )
     failed_tables: Sequence[str] = Field(description="the first 1,000 tables that could not be checked")
+    failed_reason: str | None = Field(default=None, description="why the first of them could not be checked")
     error: str | None
     missing_tables: int = Field(
         default=0, description="tables with a live file that the catalog does not show any more"
@@ -250,14 +280,24 @@ class SweepModel(AdminModel):
             state=report.phase.value,
             started_at=report.started_at,
             ended_at=report.ended_at,
+            thorough=report.is_thorough,
             tables=report.tables,
             known_tables=report.known_tables,
-            differences=[DifferingTable(table=table.dotted, kind=how.value) for table, how in report.differences],
+            differences=[
+                DifferingTable(
+                    table=encode_identifier(one.table.namespace, one.table.name),
+                    kind=one.kind.value,
+                    detail=one.detail,
+                    held=one.table in report.held,
+                )
+                for one in report.differences
+            ],
             differences_total=report.difference_count,
             unlisted_namespaces=report.unlisted_namespaces,
             unlisted_reason=report.unlisted_reason,
             listing_failed=report.listing_failed,
             failed_tables=[table.dotted for table in report.failed_tables],
+            failed_reason=report.failed_reason,
             error=report.error,
             missing_tables=report.missing_tables,
             previous=cls.from_report(report.previous) if report.previous is not None else None,
@@ -360,6 +400,88 @@ class CircuitBreakerModel(AdminModel):
         )
 
 
+class StoreModel(AdminModel):
+    """A configured store."""
+
+    name: str
+    prefix: str
+    failing_since: datetime | None = Field(default=None, description="start of its outage; null if it has none")
+    error: str | None = None
+
+
+class GatewayModel(AdminModel):
+    """A configured gateway."""
+
+    name: str
+    catalogs: Sequence[str] = Field(description="the catalogs behind it")
+    open_intents: int = Field(default=0, description="commits through it with an unknown outcome")
+
+
+class PullSourceModel(AdminModel):
+    """A configured pull source, as its process sees it."""
+
+    name: str
+    connected: bool
+    unavailable_since: datetime | None = Field(default=None, description="start of its outage; null if it has none")
+    error: str | None = None
+
+
+class ProcessModel(AdminModel):
+    """A process that shares the inbox."""
+
+    id: str = Field(description="another one after each start")
+    host: str
+    pid: int
+    version: str
+    roles: Sequence[str] = Field(description="empty for all roles")
+    started_at: datetime
+    seen_at: datetime = Field(description="its last report, by its own clock")
+    ready: bool
+    alive: bool = Field(default=True, description="false if it has reported nothing for 30 seconds")
+
+    @property
+    def name(self) -> str:
+        """Host and process id."""
+        return f"{self.host}:{self.pid}"
+
+    def has_role(self, role: str) -> bool:
+        """Return whether the process has a role."""
+        return not self.roles or role in self.roles
+
+
+class SenderModel(AdminModel):
+    """The last requests of a sender."""
+
+    name: str
+    accepted_at: datetime | None = Field(description="last accepted request since the start of a process")
+    client: str | None = Field(description="address of that request")
+    refused_at: datetime | None = Field(description="last refused request after which it was identified")
+    status: int | None = Field(description="HTTP status of that refusal")
+    reason: str | None = Field(description="reason of that refusal")
+
+    @classmethod
+    def from_activity(cls, name: str, activity: SenderActivity) -> SenderModel:
+        accepted, refused = activity.accepted, activity.refused
+        return cls(
+            name=name,
+            accepted_at=accepted.at if accepted is not None else None,
+            client=accepted.client if accepted is not None else None,
+            refused_at=refused.at if refused is not None else None,
+            status=refused.status if refused is not None else None,
+            reason=refused.reason if refused is not None else None,
+        )
+
+
+class UnauthorizedClientModel(AdminModel):
+    """An address with repeated requests that were answered with 401, the last within the last 10 minutes."""
+
+    client: str | None
+    count: int
+    since: datetime
+    last_at: datetime
+    senders: Sequence[str] = Field(description="senders with their last accepted request from this address")
+
+
 class ServiceStatus(AdminModel):
     """The state of the service."""
 
@@ -371,6 +493,16 @@ class ServiceStatus(AdminModel):
     breakers: Sequence[CircuitBreakerModel]
     dead_letters: dict[str, int] = Field(description="open dead letters, by reason")
     roles: Sequence[str] = Field(default=(), description="roles of this process; empty for all roles")
+    stores: Sequence[StoreModel] = ()
+    gateways: Sequence[GatewayModel] = ()
+    pull_sources: Sequence[PullSourceModel] = Field(default=(), description="those of all processes")
+    processes: Sequence[ProcessModel] = Field(
+        default=(), description="this process first, then the others that share its inbox"
+    )
+    senders: Sequence[SenderModel] = Field(default=(), description="senders and pull sources")
+    unauthorized: Sequence[UnauthorizedClientModel] = Field(
+        default=(), description="clients that are refused, because their tokens or signatures are wrong"
+    )
 
 
 class AdminRequest(BaseModel):
@@ -388,12 +520,29 @@ class DeadLetterCriteria(AdminRequest):
     sender: str | None = Field(default=None, description="sender of the undecodable request")
     before: AwareDatetime | None = Field(default=None, description="opened earlier than this")
     since: AwareDatetime | None = Field(default=None, description="opened at this time or later")
+    cause: str | None = Field(default=None, description="the whole `cause` of the letters")
+    cause_contains: str | None = Field(default=None, description="a part of their cause, in upper or lower case")
+
+    @property
+    def names_cause(self) -> bool:
+        """True if it selects letters by their cause."""
+        return self.cause is not None or self.cause_contains is not None
+
+    def matches_cause(self, cause: str) -> bool:
+        """Return whether letters with a cause match; the inbox checks everything else."""
+        is_whole = self.cause is None or cause == self.cause
+        return is_whole and (self.cause_contains is None or self.cause_contains.casefold() in cause.casefold())
 
 
-class DeadLetterSearch(DeadLetterCriteria):
-    """A page of a search for dead letters."""
+class DeadLetterCauseSearch(DeadLetterCriteria):
+    """The dead letters that are counted by cause."""
 
     status: LetterStatus | Literal["all"] = LetterStatus.OPEN
+
+
+class DeadLetterSearch(DeadLetterCauseSearch):
+    """A page of a search for dead letters."""
+
     after: int = Field(default=0, ge=0, le=MAX_ID, description="`next` of the page before")
     limit: int = Field(default=100, ge=1, le=MAX_BATCH)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
 
+from sfn.admin.replicas import ProcessReport, Replicas, merged_breakers, merged_senders, merged_view
 from sfn.admin.routes import SECURITY_EXTRA, AdminContext
 from sfn.admin.schemas import (
     AuditEntryModel,
@@ -16,15 +17,15 @@ from sfn.admin.schemas import (
     CircuitBreakerModel,
     DeadLetterGroup,
     DropLimitModel,
-    LagModel,
+    GatewayModel,
     ServiceStatus,
-    SweepModel,
+    StoreModel,
     TableCountsModel,
 )
 from sfn.admin.table_schemas import ListedTableModel, TableSearch
 from sfn.admin.tables import TableRoutes
 from sfn.admin.verdict import ServiceReport, verdict_of
-from sfn.catalogs.activity import CatalogAnswers
+from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import DeadLetterReason
 from sfn.inbox import STAT_STATES, QueueStats
 from sfn.inbox.model import DeadLetterFilter
@@ -34,10 +35,16 @@ MAX_LATE: Final = 10
 
 
 class StatusRoutes:
-    """Read-only routes."""
+    """Read-only routes.
 
-    def __init__(self, context: AdminContext) -> None:
+    Args:
+        context: the inbox, the catalogs and the state of this process.
+        replicas: what all processes that share the inbox see; None if this is the only one.
+    """
+
+    def __init__(self, context: AdminContext, replicas: Replicas | None = None) -> None:
         self._context, self._inbox = context, context.inbox
+        self._replicas = replicas or Replicas(context.inbox, context.process, context.clock, is_shared=False)
         self._tables = TableRoutes(context)
 
     def register(self, router: APIRouter) -> None:
@@ -54,16 +61,28 @@ class StatusRoutes:
         return ServiceReport(**dict(status), verdict=verdict_of(status, late, letters))
 
     async def _status(self, stats: QueueStats) -> ServiceStatus:
-        process = self._context.process
+        process, reports = self._context.process, await self._replicas.reports()
+        breakers = merged_breakers(reports)
         return ServiceStatus(
             version=process.version,
             started_at=process.started_at,
             ready=not process.not_ready_reasons(),
             not_ready_reasons=process.not_ready_reasons(),
-            catalogs=[await self._catalog_model(name, stats) for name in self._context.catalogs],
-            breakers=[CircuitBreakerModel.from_state(breaker) for breaker in process.breakers()],
+            catalogs=[await self._catalog_model(name, stats, reports) for name in self._context.catalogs],
+            breakers=breakers,
             dead_letters=_by_reason(stats.dead_letters),
             roles=sorted(process.roles),
+            stores=[_store(name, prefix, breakers) for name, prefix in self._context.stores.items()],
+            gateways=[
+                GatewayModel(
+                    name=name, catalogs=catalogs, open_intents=sum(stats.open_intents.get(one, 0) for one in catalogs)
+                )
+                for name, catalogs in self._context.gateways.items()
+            ],
+            pull_sources=[one for report in reports if report.alive for one in report.pull_sources],
+            processes=[one.as_process() for one in reports],
+            senders=merged_senders(reports),
+            unauthorized=[one for report in reports if report.alive for one in report.unauthorized],
         )
 
     async def audit(
@@ -75,25 +94,21 @@ class StatusRoutes:
         entries = [AuditEntryModel.from_entry(entry) for entry in await self._inbox.audit_log(before, limit)]
         return AuditPage(entries=entries, next=entries[-1].id if len(entries) == limit else None)
 
-    async def _catalog_model(self, name: str, stats: QueueStats) -> CatalogModel:
-        process = self._context.process
-        report = process.sweep_reports().get(name)
-        lag = process.lag.summary(name, self._context.clock.now())
-        answers = process.catalog_answers().get(name, CatalogAnswers())
-        catalog_id = process.catalog_ids().get(name)
+    async def _catalog_model(self, name: str, stats: QueueStats, reports: Sequence[ProcessReport]) -> CatalogModel:
+        process, seen = self._context.process, merged_view(name, reports)
         drop_limit = await self._inbox.drop_limit_state(name)
         tables = {state: stats.tables.get((name, state), 0) for state in STAT_STATES}
         missing = stats.missing.get(name)
         return CatalogModel(
             name=name,
             type=self._context.catalogs[name].type,
-            catalog_id=catalog_id,
-            foreign_catalog_id=await self._foreign_catalog_id(name, catalog_id),
-            answered_at=answers.answered_at,
-            unanswered_since=answers.unanswered_since(self._context.clock.now()),
-            error=answers.error or None,
+            catalog_id=seen.catalog_id,
+            foreign_catalog_id=await self._foreign_catalog_id(name, seen.catalog_id),
+            answered_at=seen.answered_at,
+            unanswered_since=seen.unanswered_since,
+            error=seen.error,
             retired=name in process.retired_catalogs.names,
-            lag=LagModel.from_summary(lag) if lag is not None else None,
+            lag=seen.lag,
             late_tables=stats.late.get(name, 0),
             live_tables=drop_limit.live_tables,
             tables=TableCountsModel(**tables),
@@ -102,7 +117,7 @@ class StatusRoutes:
                 drop_limit, tables["held"], stats.letters_since.get((name, DeadLetterReason.HELD_DROP))
             ),
             first_sweep_pending=self._context.catalogs[name].is_swept and name not in stats.swept,
-            sweep=SweepModel.from_report(report) if report is not None else None,
+            sweep=seen.sweep,
             open_intents=stats.open_intents.get(name, 0),
             oldest_intent_at=stats.oldest_intent.get(name),
             missing_tables=missing.count if missing is not None else 0,
@@ -120,8 +135,14 @@ class StatusRoutes:
         for reason, count in sorted(_by_reason(stats.dead_letters).items()):
             newest = await self._inbox.list_newest(DeadLetterFilter(reason=DeadLetterReason(reason)), 1)
             since = min(at for (_, one), at in stats.letters_since.items() if one == reason)
-            cause = newest[0].cause if newest else "closed meanwhile"
-            groups.append(DeadLetterGroup(reason=reason, count=count, since=since, cause=cause))
+            if newest:
+                subject = newest[0].subject
+                table = str(subject) if isinstance(subject, TableIdentifier) else None
+                cause, number = newest[0].cause, newest[0].id
+                group = DeadLetterGroup(
+                    reason=reason, count=count, since=since, cause=cause, newest=number, table=table
+                )
+                groups.append(group)
         return groups
 
     async def _foreign_catalog_id(self, name: str, catalog_id: str | None) -> str | None:
@@ -130,6 +151,13 @@ class StatusRoutes:
             return None
         owner = await self._inbox.recorded_owner(name, catalog_id)
         return owner if owner != catalog_id else None
+
+
+def _store(name: str, prefix: str, breakers: Sequence[CircuitBreakerModel]) -> StoreModel:
+    # A breaker has the name of the store's prefix.
+    failing = next((one for one in breakers if (one.scope, one.name) == ("store", prefix)), None)
+    since, error = (failing.failing_since, failing.error) if failing is not None else (None, None)
+    return StoreModel(name=name, prefix=prefix, failing_since=since, error=error)
 
 
 def _by_reason(counts: Mapping[tuple[str, str], int]) -> dict[str, int]:

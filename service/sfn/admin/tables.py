@@ -143,7 +143,7 @@ class TableRoutes:
         name = table_in_path(catalog, namespace, table)
         await self._status_of(name)
         command = self._context.command(request, str(name))
-        await self._inbox.check([Notification(name, sender=SENDER, force=True)], command)
+        await self._inbox.check([Notification(name, sender=SENDER, force=True, retry=True)], command)
         _log.info("check requested", table=str(name), actor=command.actor)
         return CheckAccepted(table=name.dotted, requested_at=command.at)
 

@@ -52,6 +52,7 @@ class StatusProblem(AdminModel):
     since: datetime | None = Field(default=None, description="when it began; null if that is not known")
     cause: str | None = Field(default=None, description="why, as far as the service knows")
     command: str | None = Field(default=None, description="the next command to run")
+    advice: str | None = Field(default=None, description="what to do, with commands between backticks")
 
 
 class Verdict(AdminModel):
@@ -76,15 +77,22 @@ def verdict_of(status: ServiceStatus, late: Sequence[ListedTableModel], letters:
         late: the tables that have waited the longest, a few of each catalog.
         letters: the open dead letters by reason.
     """
-    problems = [*_process_problems(status), *(one for breaker in status.breakers for one in _breaker_problems(breaker))]
+    problems = list(_process_problems(status))
+    known_stores = any(one.scope == "store" and "://" in one.name for one in status.breakers)
+    for breaker in status.breakers:
+        # A failed store has a breaker of its own.
+        if not (known_stores and breaker.scope == "store" and "://" not in breaker.name):
+            problems += _breaker_problems(breaker)
     silent = {one.catalog for one in problems if one.kind == "catalog"}
     for catalog in status.catalogs:
         if catalog.unanswered_since is not None and catalog.name not in silent:
             problems.append(_unanswered(catalog))
             silent.add(catalog.name)
+    outages = tuple(problems)
     for catalog in status.catalogs:
         problems += _catalog_problems(catalog, is_silent=catalog.name in silent)
-        problems += _late_problems(catalog, [one for one in late if one.catalog == catalog.name])
+        problems += _late_problems(catalog, [one for one in late if one.catalog == catalog.name], outages)
+    problems += _unauthorized_problems(status)
     problems += [_letter_problem(group) for group in letters if group.reason != DeadLetterReason.HELD_DROP]
     if problems:
         since = min((one.since for one in problems if one.since is not None), default=None)
@@ -131,6 +139,24 @@ def describe_sweep(sweep: SweepModel | None, now: datetime) -> str:
 def _process_problems(status: ServiceStatus) -> Iterator[StatusProblem]:
     if not status.ready:
         yield StatusProblem(kind="not-ready", what=f"not ready: {', '.join(status.not_ready_reasons)}")
+    alive = [one for one in status.processes if one.alive]
+    if alive and not any(one.has_role("worker") for one in alive):
+        gone = max((one.seen_at for one in status.processes if not one.alive and one.has_role("worker")), default=None)
+        yield StatusProblem(
+            kind="no-worker",
+            what="no process with the role worker runs: nothing is published",
+            since=gone,
+            command="sfn serve --roles worker",
+        )
+    for source in status.pull_sources:
+        if source.unavailable_since is not None:
+            yield StatusProblem(
+                kind="pull-source",
+                what=f"the pull source {source.name} has not answered: its events come late",
+                since=source.unavailable_since,
+                cause=source.error,
+                command="sfn check",
+            )
 
 
 def _breaker_problems(breaker: CircuitBreakerModel) -> Iterator[StatusProblem]:
@@ -138,6 +164,9 @@ def _breaker_problems(breaker: CircuitBreakerModel) -> Iterator[StatusProblem]:
     if breaker.allowed_probes > 1:
         return
     name = f" {breaker.name}" if breaker.name else ""
+    # Until the store of a table is known, its breaker has the name of the catalog.
+    if breaker.scope == "store" and "://" not in breaker.name:
+        name = f" of tables of {breaker.name}"
     verb = "has not answered" if breaker.scope == "catalog" else "has failed"
     yield StatusProblem(
         kind=breaker.scope,
@@ -160,32 +189,80 @@ def _unanswered(catalog: CatalogModel) -> StatusProblem:
     )
 
 
-def _late_problems(catalog: CatalogModel, late: Sequence[ListedTableModel]) -> Iterator[StatusProblem]:
-    """Yield the late tables of a catalog, without those that have a dead letter of their own."""
+def _late_problems(
+    catalog: CatalogModel, late: Sequence[ListedTableModel], outages: Sequence[StatusProblem]
+) -> Iterator[StatusProblem]:
+    """Yield the late tables of a catalog, without those that have a dead letter of their own.
+
+    Args:
+        catalog: the catalog.
+        late: some of them.
+        outages: the problems of catalogs and stores, which may be why.
+    """
     waiting = [one for one in late if one.dead_letter is None]
     if not waiting:
         return
-    causes = list(dict.fromkeys(f"{one.table}: {one.cause}" for one in waiting[:_MAX_NAMED]))
     number = max(catalog.late_tables - catalog.tables.dead, len(waiting))
     yield StatusProblem(
         kind="late",
         catalog=catalog.name,
         what=f"{catalog.name}: {pluralise(number, 'table')} {'has' if number == 1 else 'have'} waited for a publish",
         since=waiting[0].waiting_since,
-        cause="; ".join(causes) + ("; …" if number > len(causes) else ""),
+        cause=_late_cause(catalog.name, waiting, number, outages),
         command=f"sfn tables --late --catalog {catalog.name}",
+    )
+
+
+def _late_cause(
+    catalog: str, waiting: Sequence[ListedTableModel], number: int, outages: Sequence[StatusProblem]
+) -> str:
+    """Return why tables wait: each cause once, and what is known already not again."""
+    causes: dict[str, list[str]] = {}
+    for one in waiting:
+        cause = one.cause or "no cause is known"
+        because = next((outage for outage in outages if outage.cause and outage.cause in cause), None)
+        if because is None and one.state == "leased":
+            because = next((outage for outage in outages if outage.catalog == catalog), None)
+        causes.setdefault(f"because {because.what}" if because is not None else cause, []).append(one.table)
+    shown = []
+    for cause, tables in list(causes.items())[:_MAX_NAMED]:
+        more = ", …" if len(tables) > _MAX_NAMED or number > len(waiting) else ""
+        shown.append(f"{cause} ({', '.join(tables[:_MAX_NAMED])}{more})")
+    return "; ".join(shown) + ("; …" if len(causes) > _MAX_NAMED else "")
+
+
+def _unauthorized_problems(status: ServiceStatus) -> Iterator[StatusProblem]:
+    """Yield one problem for all clients with refused tokens; it is gone 10 minutes after the last refusal."""
+    clients = status.unauthorized
+    if not clients:
+        return
+    addresses = [one.client or "an unknown address" for one in clients[:_MAX_NAMED]]
+    more = f" and {len(clients) - _MAX_NAMED:,} more" if len(clients) > _MAX_NAMED else ""
+    last_at = max(one.last_at for one in clients)
+    senders = list(dict.fromkeys(name for one in clients for name in one.senders))[:_MAX_NAMED]
+    known = f"; from there came the last accepted request of {', '.join(senders)}" if senders else ""
+    secrets = " or ".join(f"senders.{name}.secrets" for name in senders or ["NAME"])
+    count = sum(one.count for one in clients)
+    yield StatusProblem(
+        kind="unauthorized",
+        what=f"{pluralise(count, 'request')} with events {'was' if count == 1 else 'were'} refused with 401",
+        since=min(one.since for one in clients),
+        cause=f"no valid token or signature from {', '.join(addresses)}{more} (last at {last_at:%H:%M:%S} UTC){known}",
+        advice=f"compare {secrets} with the sender's token; if no sender of yours is there, nothing is lost",
     )
 
 
 def _letter_problem(group: DeadLetterGroup) -> StatusProblem:
     number = pluralise(group.count, "dead letter")
+    is_one = group.count == 1 and group.newest is not None
+    about = f" of {group.table}" if is_one and group.table is not None else ""
     more = "" if group.count == 1 else " (the newest of them)"
     return StatusProblem(
         kind="dead-letters",
-        what=f"{number} ({group.reason})",
+        what=f"{number}{about} ({group.reason})",
         since=group.since,
         cause=f"{group.cause}{more}",
-        command="sfn dead-letters list --by-cause",
+        command=f"sfn dead-letters show {group.newest}" if is_one else "sfn dead-letters list --by-cause",
     )
 
 
@@ -209,8 +286,8 @@ def _catalog_problems(catalog: CatalogModel, *, is_silent: bool) -> Iterator[Sta
             what=describe_missing(catalog),
             since=catalog.missing_since,
             cause="the catalog does not list them, and nothing reported that they were dropped",
-            command=f"check whether {name} lost the tables or they were dropped; to list them: "
-            f"sfn reconcile --catalog {name}",
+            command=f"sfn reconcile --catalog {name}",
+            advice="check whether the catalog lost the tables or they were dropped; the command lists them",
         )
     yield from _drop_limit_problems(catalog)
     if catalog.sweep is not None:
@@ -230,8 +307,9 @@ def _drop_limit_problems(catalog: CatalogModel) -> Iterator[StatusProblem]:
             f"{'its' if held == 1 else 'their'} files stay unchanged",
             since=drop_limit.held_since,
             cause=f"more than {pluralise(drop_limit.limit, 'drop')} or rollbacks within an hour",
-            command=f"if {name} lost tables, restore them, then sfn reconcile --catalog {name}; if they were dropped "
-            f"on purpose: sfn release {name}; to list them: sfn tables --held --catalog {name}",
+            command=f"sfn tables --held --catalog {name}",
+            advice=f"if {name} lost the tables, restore them there, then `sfn reconcile --catalog {name}`; "
+            f"if they were dropped on purpose, `sfn release {name}`",
         )
     elif drop_limit.limit_reached:
         what = f"{name}: the drop limit is reached, further drops will be held"
@@ -239,8 +317,11 @@ def _drop_limit_problems(catalog: CatalogModel) -> Iterator[StatusProblem]:
 
 
 def are_many_missing(catalog: CatalogModel) -> bool:
-    """Return whether more tables are missing than usual drops explain: more than one, and more than 1 %."""
-    return catalog.missing_tables > max(1, catalog.live_tables // 100)
+    """Return whether more tables are missing than usual drops explain: more than one, and more than 1 %.
+
+    Held drops do not count: they are a problem of their own.
+    """
+    return catalog.missing_tables - catalog.tables.held > max(1, catalog.live_tables // 100)
 
 
 def describe_missing(catalog: CatalogModel) -> str:

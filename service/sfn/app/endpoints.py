@@ -29,6 +29,7 @@ from sfn.gateway.proxy import GatewayApplication, GatewayOptions, Proxy, mount_g
 from sfn.gateway.routes import CatalogMapping
 from sfn.gateway.upstream import UpstreamOptions, UpstreamPool
 from sfn.http.ingest import EventFilter, IngestService
+from sfn.http.recent_requests import RecentRequests
 from sfn.http.secrets import AuthScheme, PartyTokens, WatchedTokenFile
 from sfn.http.senders import OPERATORS_PARTY, Keyring, OperatorAuth, Senders, anonymous_senders
 from sfn.http.server import Certificate
@@ -413,7 +414,12 @@ class CheckableServer(PullServer, Protocol):
 
 
 def build_pull_sources(
-    settings: Settings, inbox: InboxWriter, event_filter: EventFilter, metrics: Metrics, clock: Clock
+    settings: Settings,
+    inbox: InboxWriter,
+    event_filter: EventFilter,
+    metrics: Metrics,
+    clock: Clock,
+    recent: RecentRequests | None = None,
 ) -> tuple[PullSource, ...]:
     """Build all configured pull sources without connecting them.
 
@@ -423,11 +429,12 @@ def build_pull_sources(
         event_filter: filter of relevant events.
         metrics: metrics of this process.
         clock: wall clock.
+        recent: the last requests with events.
 
     Raises:
         SfnError: the packages for a source are not installed.
     """
-    ingest_service = IngestService(inbox, event_filter=event_filter, metrics=metrics.events)
+    ingest_service = IngestService(inbox, event_filter=event_filter, metrics=metrics.events, recent=recent)
     return tuple(
         PullSource(
             PullOptions(

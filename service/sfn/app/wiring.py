@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -14,7 +15,9 @@ import structlog
 from fastapi import APIRouter
 
 from sfn.admin.app import routes
+from sfn.admin.replicas import Replicas
 from sfn.admin.routes import AdminContext, ConfiguredCatalog, ProcessInfo, RetiredCatalogs
+from sfn.admin.schemas import PullSourceModel
 from sfn.app.catalogs import (
     VERSION,
     IdentifiedCatalog,
@@ -46,9 +49,10 @@ from sfn.formats.event import Sender
 from sfn.gateway.connection import MAX_WRITE
 from sfn.http.app import ListenerApplication, build_app, metrics_router
 from sfn.http.ingest import EventFilter, EventsEndpoint, Readiness, to_request
+from sfn.http.recent_requests import RecentRequests
 from sfn.http.responses import AsgiApplication
 from sfn.http.secrets import WatchedTokenFile
-from sfn.http.senders import ANONYMOUS
+from sfn.http.senders import ANONYMOUS, OperatorAuth
 from sfn.http.server import Certificate
 from sfn.inbox import InboxWriter
 from sfn.inbox.inbox import CachedStats, Inbox
@@ -58,12 +62,14 @@ from sfn.inbox.postgres_server import PostgresServer, PreflightResult
 from sfn.inbox.sqlite import Doubt, SqliteInbox, held_by, placed
 from sfn.limits import BodyLimits, BodyMemory
 from sfn.mounts import LOCAL_LOCKS_PROBLEM, LOCAL_LOCKS_REMEDY
+from sfn.pull import SourceState
 from sfn.pull.source import PullSource
 from sfn.settings.root import ALL_ROLES, Role, Settings
 from sfn.storage import ObjectStore, PrefixRouter, StoreRouter
 from sfn.telemetry.metrics import Metrics
 from sfn.telemetry.scrape import LabelNames, Scrape, ScrapedStats, ScrapeSources
 from sfn.ui.app import ui_router
+from sfn.ui.home import home_router
 from sfn.worker.catalog_now import CatalogQueries
 from sfn.worker.lag import LagHistory
 from sfn.worker.outcome_log import OutcomeLog, OutcomeMetrics, OutcomeSinks
@@ -325,6 +331,14 @@ async def build_service(
         catalog_registry = LazyCatalogRegistry(
             settings, catalogs, retirement, inbox, vended_stores_factory(settings, stores, registry, clock)
         )
+        recent = RecentRequests(clock, settings.origins or [ANONYMOUS])
+        pull_sources = (
+            build_pull_sources(
+                settings, inbox, build_event_filter(settings, retirement), metering.metrics, clock, recent
+            )
+            if is_receiver
+            else ()
+        )
         lag = LagHistory()
         sink = OutcomeSinks(OutcomeLog(), OutcomeMetrics(metering.metrics.work, clock, lag))
         worker = _build_worker(settings, inbox, catalog_registry, stores, clock, sink)
@@ -345,8 +359,11 @@ async def build_service(
             ).load,
             retired_catalogs=retirement,
             lag=lag,
+            recent=recent,
             roles=frozenset() if roles == ALL_ROLES else roles,
+            pull_sources=lambda: [_pull_source_model(one.state) for one in pull_sources],
         )
+        replicas = Replicas(inbox, process, clock, is_shared=is_shared(settings))
         is_relevant = build_event_filter(settings, retirement).is_relevant
         memory = BodyMemory(_gateway_body_memory(settings), metering.metrics.bodies.counter_for("gateways"))
         gateways = build_gateways(
@@ -367,24 +384,22 @@ async def build_service(
             metering.metrics.readers,
             on_fatal,
         )
-        application = _build_application(settings, access_control, inbox, readiness, process, on_fatal, metering)
+        application = _build_application(settings, access_control, inbox, readiness, replicas, on_fatal, metering)
         yield AssembledService(
             application=gateways.with_gateways(with_facade(application)),
             events=application.events,
             readiness=readiness,
             worker=worker,
             inbox=inbox,
-            run_maintenance=partial(_maintain, settings, inbox, retirement, catalogs.values()),
+            run_maintenance=partial(
+                _maintain, inbox, settings.inbox.event_retention, retirement, replicas, catalogs.values()
+            ),
             first_sweeps=_first_sweeps(settings) if Role.WORKER in roles else (),
             certificate=server_certificate,
             token_files=access_control.files,
             runs_worker=Role.WORKER in roles,
             gateways=gateways,
-            pull_sources=build_pull_sources(
-                settings, inbox, build_event_filter(settings, retirement), metering.metrics, clock
-            )
-            if is_receiver
-            else (),
+            pull_sources=pull_sources,
         )
 
 
@@ -416,12 +431,17 @@ async def _retired_catalogs(inbox: Inbox) -> frozenset[str]:
 
 
 async def _maintain(
-    settings: Settings, inbox: Inbox, retirement: RetiredCatalogs, catalogs: Iterable[IdentifiedCatalog]
+    inbox: Inbox,
+    retention: timedelta,
+    retirement: RetiredCatalogs,
+    replicas: Replicas,
+    catalogs: Iterable[IdentifiedCatalog],
 ) -> None:
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(inbox.run_maintenance, settings.inbox.event_retention)
-        if is_shared(settings):
+        tasks.start_soon(inbox.run_maintenance, retention)
+        if replicas.is_shared:
             tasks.start_soon(_follow_retirement, inbox, retirement)
+            tasks.start_soon(replicas.run)
         for catalog in catalogs:
             if isinstance(catalog, ObservableCatalog):
                 tasks.start_soon(keep_pinging, catalog)
@@ -459,10 +479,11 @@ def _build_application(
     access_control: AccessControl,
     inbox: Inbox,
     readiness: Readiness,
-    process: ProcessInfo,
+    replicas: Replicas,
     on_fatal: Callable[[FatalError], None],
     metering: MetricsWiring,
 ) -> ListenerApplication:
+    process = replicas.process
     catalogs, event_filter = settings.catalogs, build_event_filter(settings, process.retired_catalogs)
     memory = BodyMemory(_body_memory(settings), metering.metrics.bodies.counter_for("listener"))
     events = EventsEndpoint(
@@ -474,6 +495,7 @@ def _build_application(
         on_fatal=on_fatal,
         metrics=metering.metrics.events,
         memory=memory,
+        recent=process.recent,
     )
     operations = AdminContext(
         inbox=inbox,
@@ -491,6 +513,8 @@ def _build_application(
         clock=SystemClock(),
         late_after=settings.telemetry.late_after,
         cached_stats=CachedStats(inbox.stats, STATUS_MAX_AGE),
+        stores={name: one.prefix for name, one in settings.stores.items()},
+        gateways={name: sorted({*settings.catalogs_behind(name).values()}) for name in settings.gateway},
     )
     roles = process.roles or ALL_ROLES
     operated = access_control.operators if Role.ADMIN in roles else None
@@ -501,10 +525,20 @@ def _build_application(
         on_fatal=on_fatal,
         memory=memory,
         routers=[
-            *([] if operated is None else [routes(operations, operated.authenticate), ui_router(operations, operated)]),
+            home_router(operations.clock, VERSION, has_operators=operated is not None),
+            *([] if operated is None else _operators_routers(operations, operated, replicas)),
             metering.routes(inbox.stats, process, access_control.scrapers),
         ],
     )
+
+
+def _operators_routers(operations: AdminContext, operators: OperatorAuth, replicas: Replicas) -> list[APIRouter]:
+    return [routes(operations, operators.authenticate, replicas), ui_router(operations, operators, replicas)]
+
+
+def _pull_source_model(state: SourceState) -> PullSourceModel:
+    name, is_connected, since, error = state
+    return PullSourceModel(name=name, connected=is_connected, unavailable_since=since, error=error)
 
 
 def _body_memory(settings: Settings) -> int:

@@ -17,7 +17,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import BooleanType, DoubleType, IcebergType, IntegerType, NestedField, StringType, TimestamptzType
 
 from sfn.domain.identifiers import Table, TableIdentifier, decode_identifier
-from sfn.worker.dry_run import CachedAnswer
+from sfn.worker.comparison import CachedAnswer
 
 RUN_COLUMN: Final = "run"
 SLICE_COLUMN: Final = "slice"

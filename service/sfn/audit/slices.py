@@ -33,7 +33,7 @@ from sfn.sfnfile.locations import canonical
 from sfn.sfnfile.naming import MAIN_BRANCH
 from sfn.sfnfile.version_hint import metadata_lifetime
 from sfn.worker.catalog_sources import ConnectedCatalog
-from sfn.worker.dry_run import TableComparer, TableComparison
+from sfn.worker.comparison import TableComparer, TableComparison
 
 G = TypeVar("G")
 T = TypeVar("T")

@@ -28,7 +28,7 @@ from sfn.sfnfile.locations import check_location
 from sfn.sfnfile.version_hint import metadata_lifetime
 from sfn.storage import StoreRouter
 from sfn.worker.catalog_sources import VendedStores
-from sfn.worker.dry_run import decide_with_queries
+from sfn.worker.comparison import decide_with_queries
 
 
 def describe_auth(name: str, catalog: CatalogSettings) -> str:

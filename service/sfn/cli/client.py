@@ -434,6 +434,9 @@ class ServiceClient:
     def dead_letters(self, parameters: Mapping[str, str | int]) -> schemas.DeadLetterPage:
         return self._get("/dead-letters", schemas.DeadLetterPage, parameters)
 
+    def dead_letter_causes(self, parameters: Mapping[str, str | int]) -> schemas.DeadLetterCauses:
+        return self._get("/dead-letter-causes", schemas.DeadLetterCauses, parameters)
+
     def dead_letter(self, number: int) -> schemas.DeadLetterDetails:
         """Return one dead letter, with its undecodable request, if it has one.
 

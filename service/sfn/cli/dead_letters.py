@@ -19,6 +19,8 @@ from sfn.domain.identifiers import encode_identifier
 
 if TYPE_CHECKING:
     from sfn.admin.schemas import (
+        DeadLetterCause,
+        DeadLetterCauses,
         DeadLetterCriteria,
         DeadLetterDetails,
         DeadLetterModel,
@@ -30,25 +32,6 @@ if TYPE_CHECKING:
 
 MAX_IDS: Final = 100
 """The most ids in one request. A dead letter may be a request of many events, so more could take too long."""
-
-
-@dataclass(frozen=True, slots=True)
-class CauseCount:
-    """The dead letters of one reason and one cause.
-
-    Attributes:
-        reason: the reason.
-        cause: the cause.
-        count: the number of dead letters.
-        opened_at: the time of the oldest.
-        example: the id of one of them.
-    """
-
-    reason: str
-    cause: str
-    count: int
-    opened_at: datetime
-    example: int
 
 
 @dataclass(slots=True)
@@ -66,9 +49,7 @@ class BatchResult:
     skipped: list[int] = field(default_factory=list)
 
 
-def fetch_letters(
-    service: ServiceClient, criteria: DeadLetterCriteria, status: str, limit: int, cause: str | None = None
-) -> DeadLetterPage:
+def fetch_letters(service: ServiceClient, criteria: DeadLetterCriteria, status: str, limit: int) -> DeadLetterPage:
     """Return the dead letters that match, oldest first.
 
     Args:
@@ -76,36 +57,21 @@ def fetch_letters(
         criteria: the filter.
         status: the status of the dead letters.
         limit: the most dead letters; 0 for all.
-        cause: a part of the cause, in upper or lower case; None for any cause.
     """
     from sfn.admin.schemas import MAX_BATCH, DeadLetterPage
 
     found: list[DeadLetterModel] = []
     after: int | None = None
     while True:
-        most = min(MAX_BATCH, limit - len(found)) if limit and cause is None else MAX_BATCH
+        most = min(MAX_BATCH, limit - len(found)) if limit else MAX_BATCH
         page = service.dead_letters(_query_parameters(criteria, status, after, most))
-        found += [one for one in page.dead_letters if cause is None or cause.lower() in one.cause.lower()]
+        found += page.dead_letters
         after = page.next
-        if limit and len(found) > limit:
-            return DeadLetterPage(dead_letters=found[:limit], next=found[limit - 1].id)
         if after is None or (limit and len(found) >= limit):
             return DeadLetterPage(dead_letters=found, next=after)
 
 
-def group_by_cause(letters: Sequence[DeadLetterModel]) -> list[CauseCount]:
-    """Count dead letters by reason and cause, the most frequent first."""
-    groups: dict[tuple[str, str], list[DeadLetterModel]] = {}
-    for one in letters:
-        groups.setdefault((one.reason, one.cause), []).append(one)
-    found = [
-        CauseCount(reason, cause, len(those), min(one.opened_at for one in those), those[0].id)
-        for (reason, cause), those in groups.items()
-    ]
-    return sorted(found, key=lambda each: (-each.count, each.example))
-
-
-def causes_grid(found: Sequence[CauseCount], now: datetime) -> Grid:
+def causes_grid(found: Sequence[DeadLetterCause], now: datetime) -> Grid:
     """Return a grid with one row per cause."""
     rows = [
         (f"{one.count:,}", one.reason, format_ago(one.opened_at, now), str(one.example), escape(one.cause))
@@ -208,12 +174,12 @@ def letter_lines(letter: DeadLetterDetails, now: datetime) -> Iterator[Line | Gr
     yield Line("")
 
 
+def _search_parameters(criteria: DeadLetterCriteria, status: str) -> dict[str, str | int]:
+    return {"status": status, **criteria.model_dump(mode="json", exclude_none=True)}
+
+
 def _query_parameters(criteria: DeadLetterCriteria, status: str, after: int | None, limit: int) -> dict[str, str | int]:
-    given: dict[str, str | int] = {
-        "status": status,
-        **criteria.model_dump(mode="json", exclude_none=True),
-        "limit": limit,
-    }
+    given = {**_search_parameters(criteria, status), "limit": limit}
     return given if after is None else {**given, "after": after}
 
 
@@ -305,22 +271,22 @@ def list_letters(
 ) -> None:
     """List dead letters, oldest first. The default --status is open.
 
-    --by-cause counts all of them, and ignores --limit.
+    --by-cause counts them, and ignores --limit.
     """
     from sfn.cli.client import open_service
     from sfn.cli.render import Line, Tone, print_error, print_json, print_page
     from sfn.cli.table import dead_letters_grid
 
-    chosen = _criteria(table, catalog, reason, sender, older_than, newer_than)
+    chosen = _criteria(table, catalog, reason, sender, older_than, newer_than, cause)
+    text = "no open dead letters" if status is StatusOption.OPEN else "no dead letters with this status"
     with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
-        found = fetch_letters(service, chosen, status, 0 if by_cause else limit, cause)
-    causes = group_by_cause(found.dead_letters) if by_cause else []
+        if by_cause:
+            _print_causes(service.dead_letter_causes(_search_parameters(chosen, status)), text, as_json=as_json)
+            return
+        found = fetch_letters(service, chosen, status, limit)
     if as_json:
-        print_json({"causes": causes} if by_cause else found)
-    elif causes:
-        print_page([causes_grid(causes, SystemClock().now())])
+        print_json(found)
     elif not found.dead_letters:
-        text = "no open dead letters" if status is StatusOption.OPEN else "no dead letters with this status"
         print_page([Line(text, Tone.GOOD)])
     else:
         with_status = status is StatusOption.ALL
@@ -380,11 +346,11 @@ def replay(
     from sfn.cli.client import open_service
     from sfn.cli.render import print_error, print_json
 
-    chosen = _criteria(table, catalog, reason, sender, older_than, newer_than)
-    _check_selection(numbers, chosen, cause, every=every)
+    chosen = _criteria(table, catalog, reason, sender, older_than, newer_than, cause)
+    _check_selection(numbers, chosen, every=every)
     with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
         numbers = list(dict.fromkeys(numbers or []))
-        total, numbers = _confirm_selection(service, "replay", numbers, chosen, cause, yes=yes)
+        total = _confirm_selection(service, "replay", numbers, chosen, yes=yes)
         done = replay_all(service, numbers, chosen, total)
         passed = _explain_skipped(service, done)
     if as_json:
@@ -423,11 +389,11 @@ def discard(
     from sfn.cli.client import open_service
     from sfn.cli.render import print_error, print_json
 
-    chosen = _criteria(table, catalog, reason, sender, older_than, newer_than)
-    _check_selection(numbers, chosen, cause, every=every)
+    chosen = _criteria(table, catalog, reason, sender, older_than, newer_than, cause)
+    _check_selection(numbers, chosen, every=every)
     with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
         numbers = list(dict.fromkeys(numbers or []))
-        total, numbers = _confirm_selection(service, "discard", numbers, chosen, cause, yes=yes)
+        total = _confirm_selection(service, "discard", numbers, chosen, yes=yes)
         done = discard_all(service, numbers, chosen, total)
         passed = _explain_skipped(service, done)
     if as_json:
@@ -440,6 +406,19 @@ def discard(
         raise typer.Exit(FAILED)
 
 
+def _print_causes(counted: DeadLetterCauses, none: str, *, as_json: bool) -> None:
+    """Print dead letters by cause, or the text `none`."""
+    from sfn.cli.render import Line, Tone, print_error, print_json, print_page
+
+    if as_json:
+        print_json(counted)
+    else:
+        now = SystemClock().now()
+        print_page([causes_grid(counted.causes, now) if counted.causes else Line(none, Tone.GOOD)])
+    if counted.has_more:
+        print_error(f"only the newest are counted ({counted.letters:,} match): add a filter to count older ones")
+
+
 def _criteria(
     table: str | None,
     catalog: str | None,
@@ -447,6 +426,7 @@ def _criteria(
     sender: str | None,
     older_than: timedelta | None,
     newer_than: timedelta | None,
+    cause: str | None,
 ) -> DeadLetterCriteria:
     from sfn.admin.schemas import DeadLetterCriteria
     from sfn.cli.options import parse_table_name
@@ -461,12 +441,11 @@ def _criteria(
         sender=sender,
         before=before,
         since=None if newer_than is None else now - newer_than,
+        cause_contains=cause,
     )
 
 
-def _check_selection(
-    numbers: list[int] | None, criteria: DeadLetterCriteria, cause: str | None, *, every: bool
-) -> None:
+def _check_selection(numbers: list[int] | None, criteria: DeadLetterCriteria, *, every: bool) -> None:
     """Check that a command selects dead letters in one way: by ids, by filters, or with --all.
 
     Raises:
@@ -474,7 +453,7 @@ def _check_selection(
     """
     from sfn.admin.schemas import DeadLetterCriteria
 
-    ways = sum((bool(numbers), criteria != DeadLetterCriteria() or cause is not None, every))
+    ways = sum((bool(numbers), criteria != DeadLetterCriteria(), every))
     if ways == 0:
         raise typer.BadParameter("no dead letters selected: pass ids, filters, or --all for all open ones")
     if ways > 1 and (numbers or every):
@@ -489,23 +468,17 @@ def _explain_skipped(service: ServiceClient, done: BatchResult) -> list[str]:
 
 
 def _confirm_selection(
-    service: ServiceClient, verb: str, numbers: list[int], criteria: DeadLetterCriteria, cause: str | None, *, yes: bool
-) -> tuple[int, list[int]]:
-    """Count the matching dead letters and ask for confirmation. Explicit ids are not confirmed.
-
-    Returns:
-        The number of dead letters, and their ids; no ids if the filter selects them.
-    """
+    service: ServiceClient, verb: str, numbers: list[int], criteria: DeadLetterCriteria, *, yes: bool
+) -> int:
+    """Return how many dead letters match, after asking for confirmation. Explicit ids are not confirmed."""
     from sfn.cli.render import confirm, print_error
     from sfn.errors import pluralise
 
     if numbers:
-        return len(numbers), numbers
-    if cause is not None:
-        numbers = [one.id for one in fetch_letters(service, criteria, StatusOption.OPEN, 0, cause).dead_letters]
-    total = len(numbers) if cause is not None else count_open(service, criteria)
+        return len(numbers)
+    total = count_open(service, criteria)
     if not total:
         print_error(f"no open dead letter matches: nothing to {verb}")
     else:
         confirm(f"{verb} {pluralise(total, 'dead letter')}?", yes=yes)
-    return total, numbers
+    return total

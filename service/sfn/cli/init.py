@@ -111,7 +111,7 @@ def _ask(what: str, option: str) -> str:
     """Return what the user types; on standard error, because standard output may be a pipe.
 
     Raises:
-        BadParameter: nobody can be asked.
+        BadParameter: there is no terminal to ask at.
     """
     if not sys.stdin.isatty():
         raise typer.BadParameter(f"pass {option}: there is no terminal to ask for it")

@@ -124,6 +124,8 @@ def wait_for_table(
 
 def _is_finished(table: TableModel, now: datetime, left: timedelta) -> bool:
     """Return whether no check within `left` will change the result."""
+    if table.unapplied_events:
+        return False
     is_pending = _is_pending(table, now)
     if is_settled(table, now) and not is_pending:
         return True
@@ -142,8 +144,8 @@ def is_settled(table: TableModel, now: datetime) -> bool:
     """Return whether every notification of a table is processed, and no further check is due."""
     from sfn.admin.table_verdict import waiting_text
 
-    if table.state != "queued":
-        return table.state == "dead"
+    if table.unapplied_events or table.state != "queued":
+        return table.state == "dead" and not table.unapplied_events
     return not table.pending.has_unprocessed and (table.due_at > now or waiting_text(table, now) is None)
 
 

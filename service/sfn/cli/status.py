@@ -32,8 +32,7 @@ def status_page(status: ServiceReport, url: str, now: datetime) -> Page:
         page.append(Line(f"  {pluralise(dead, 'table')} given up; the dead letters were discarded"))
     for one in verdict.problems:
         page.append(Line(f"  ! {describe_problem(one, now)}", Tone.WARNING))
-        if one.command:
-            page.append(Line(f"      → {escape(one.command)}"))
+        page += [Line(f"      → {escape(text)}") for text in (one.command, one.advice) if text]
     page += [
         Line(""),
         Line(

@@ -15,8 +15,10 @@ from sfn.cli import options
 from sfn.cli.notify import SYSTEM_WAIT, WaitClock
 from sfn.cli.options import FAILED, INTERRUPTED, exit_on_error
 from sfn.cli.render import Grid, Line, Page, ProgressCallback, Tone, escape, format_time, progress
+from sfn.cli.repairs import CatalogRepairs, wait_for_repairs
 from sfn.clock import format_duration
 from sfn.domain.identifiers import encode_identifier
+from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import SfnError, pluralise, suggest_name
 
 if TYPE_CHECKING:
@@ -30,7 +32,6 @@ MAX_PAUSE: Final = 2.0
 """The longest pause between two requests, in seconds."""
 _AT_ONCE: Final = timedelta(seconds=1)
 """The longest wait that is not reported."""
-_HELD: Final = "held"
 
 
 def check_sweepable(catalog: str | None, sweepable: Sequence[str], event_only: Collection[str]) -> None:
@@ -123,50 +124,75 @@ def wait_for_sweeps(
 
 
 def sweeps_since(status: ServiceStatus, catalogs: Sequence[str], since: datetime) -> dict[str, SweepModel]:
-    """Return the sweeps of some catalogs that started at a time or later."""
+    """Return the sweeps of some catalogs that started at a time or later.
+
+    A sweep that reads no files began before the request was stored. A service of an older version does not say that.
+    """
     return {
         one.name: one.sweep
         for one in status.catalogs
-        if one.name in catalogs and one.sweep is not None and one.sweep.started_at >= since
+        if one.name in catalogs
+        and one.sweep is not None
+        and one.sweep.started_at >= since
+        and one.sweep.thorough is not False
     }
 
 
-def all_succeeded(sweeps: Mapping[str, SweepModel]) -> bool:
-    """Return whether every table that may be listed was checked."""
-    return all(
+def all_succeeded(sweeps: Mapping[str, SweepModel], repairs: Mapping[str, CatalogRepairs]) -> bool:
+    """Return whether every table that may be listed was checked, and each that differed is repaired."""
+    is_checked = all(
         sweep.state == "ended" and not (sweep.failed_tables or sweep.listing_failed) for sweep in sweeps.values()
     )
+    return is_checked and not any(one.unrepaired for one in repairs.values())
 
 
 def sweep_page(
-    sweeps: Mapping[str, SweepModel], retired: Collection[str] = (), missing: Mapping[str, datetime] | None = None
+    sweeps: Mapping[str, SweepModel],
+    repairs: Mapping[str, CatalogRepairs],
+    retired: Collection[str] = (),
+    missing: Mapping[str, datetime] | None = None,
 ) -> Page:
-    """Return a page of what differed, and what could not be checked.
+    """Return a page of what differed, whether that is repaired, and what could not be checked.
 
     Args:
         sweeps: the sweeps, by catalog.
+        repairs: the state of the differing tables, by catalog; none for a sweep that has not ended.
         retired: the retired catalogs.
         missing: the time since when tables are missing, by catalog; the default is the start of the sweep.
     """
     page: list[Line | Grid] = []
     for name, sweep in sweeps.items():
-        page.append(_headline(name, sweep, retired=name in retired))
+        repaired = repairs.get(name)
+        page.append(_headline(name, sweep, repaired, retired=name in retired))
         if sweep.missing_tables:
             verb = "table has" if sweep.missing_tables == 1 else "tables have"
             since = format_time((missing or {}).get(name, sweep.started_at))
             text = f"  {sweep.missing_tables:,} {verb} been missing from the catalog since {since}"
             page.append(Line(text, Tone.WARNING))
-        if sweep.differences:
-            held = f"held by the drop limit: sfn release {name}"
-            rows = [
-                (f"  {escape(one.table)}", held if one.kind == _HELD else escape(one.kind)) for one in sweep.differences
-            ]
-            page.append(Grid(("  TABLE", "IS"), rows, wide_column="  TABLE"))
-        if (more := sweep.differences_total - len(sweep.differences)) > 0:
-            page.append(Line(f"  and {more:,} more"))
+        page += list(_differences(sweep, repaired))
         page += list(_unlisted(sweep))
         page += [Line(f"  could not check {escape(one)}", Tone.BAD) for one in sweep.failed_tables]
+        if sweep.failed_reason:
+            page.append(Line(f"    {escape(sweep.failed_tables[0])}: {escape(sweep.failed_reason)}", Tone.QUIET))
     return page
+
+
+def _differences(sweep: SweepModel, repaired: CatalogRepairs | None) -> Iterator[Line | Grid]:
+    columns: tuple[str, ...] = ("  TABLE", "WAS")
+    if repaired is not None:
+        columns = (*columns, "NOW")
+        rows: list[tuple[str, ...]] = [
+            (f"  {escape(one.table)}", escape(one.kind), "repaired" if one.why is None else escape(one.why))
+            for one in repaired.tables
+        ]
+    else:
+        rows = [(f"  {escape(one.table)}", escape(one.kind)) for one in sweep.differences]
+    if rows:
+        yield Grid(columns, rows, wide_column=columns[-1] if repaired is not None else columns[0])
+    if (more := sweep.differences_total - len(sweep.differences)) > 0:
+        yield Line(f"  and {more:,} more{f': {repaired.others:,} not repaired' if repaired is not None else ''}")
+    if repaired is not None and any(one.reason not in {None, DeadLetterReason.HELD_DROP} for one in repaired.tables):
+        yield Line("  → `sfn dead-letters show ID` has the remedy for a table that was given up")
 
 
 def _unlisted(sweep: SweepModel) -> Iterator[Line]:
@@ -182,8 +208,13 @@ def _unlisted(sweep: SweepModel) -> Iterator[Line]:
         )
 
 
-def _headline(name: str, sweep: SweepModel, *, retired: bool) -> Line:
+def _headline(name: str, sweep: SweepModel, repaired: CatalogRepairs | None, *, retired: bool) -> Line:
     checked = pluralise(sweep.tables, "table")
+    if sweep.is_running:
+        of = f" of about {sweep.known_tables:,}" if sweep.known_tables > sweep.tables else ""
+        return Line(
+            f"{name}: the sweep is running: {checked}{of} checked, {sweep.differences_total:,} differ", Tone.WARNING
+        )
     if sweep.state != "ended":
         why = f": {escape(sweep.error)}" if sweep.error else ""
         return Line(f"{name}: the sweep {escape(sweep.state)} after {checked}{why}", Tone.BAD)
@@ -192,9 +223,11 @@ def _headline(name: str, sweep: SweepModel, *, retired: bool) -> Line:
     text = f"{name}: {checked}, {sweep.differences_total:,} differed"
     if retired:
         return Line(f"{text}; retired: nothing is written (`sfn retire {name} --undo`)", Tone.WARNING)
-    if sweep.differences and all(one.kind == _HELD for one in sweep.differences):
-        return Line(text, Tone.WARNING)
-    return Line(f"{text}, queued for publishing", Tone.WARNING)
+    if repaired is None:
+        return Line(f"{text}, queued for publishing", Tone.WARNING)
+    if not repaired.unrepaired:
+        return Line(f"{text}, {'repaired' if sweep.differences_total == 1 else 'all repaired'}", Tone.GOOD)
+    return Line(f"{text}, {repaired.unrepaired:,} not repaired", Tone.WARNING)
 
 
 MAX_SHOWN: Final = 1_000
@@ -245,12 +278,13 @@ class CatalogDryRun:
         )
 
 
-def dry_run_catalogs(config: Path | None, catalog: str | None) -> list[CatalogDryRun]:
+def dry_run_catalogs(config: Path | None, catalog: str | None, timeout: timedelta | None = None) -> list[CatalogDryRun]:
     """Compare the tables of all configured catalogs, or of one, with their files.
 
     Raises:
         ConfigurationError: the configuration is wrong, or has no such catalog.
         ExternalError: a catalog or a store does not answer.
+        TimeoutError: the comparison takes longer than `timeout`.
     """
     import anyio
 
@@ -272,16 +306,20 @@ def dry_run_catalogs(config: Path | None, catalog: str | None) -> list[CatalogDr
 
     async def walk() -> list[CatalogDryRun]:
         found = []
-        async with open_read_only(settings) as parts:
-            for name in names if catalog is None else [catalog]:
-                source = await parts.connect(name)
-                with progress(name, None) as on_progress:
-                    sweep = DryRunSweep(
-                        source,
-                        parts.stores,
-                        lambda so_far: on_progress(so_far.tables, so_far.listed if so_far.is_fully_listed else None),
-                    )
-                    found.append(_to_catalog_dry_run(name, await sweep.run()))
+        seconds = timeout.total_seconds() if timeout is not None else None
+        with anyio.fail_after(seconds):
+            async with open_read_only(settings) as parts:
+                for name in names if catalog is None else [catalog]:
+                    source = await parts.connect(name)
+                    with progress(name, None) as on_progress:
+                        sweep = DryRunSweep(
+                            source,
+                            parts.stores,
+                            lambda so_far: on_progress(
+                                so_far.tables, so_far.listed if so_far.is_fully_listed else None
+                            ),
+                        )
+                        found.append(_to_catalog_dry_run(name, await sweep.run()))
         return found
 
     return anyio.run(walk, backend_options={"use_uvloop": True})
@@ -343,14 +381,14 @@ def reconcile(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Compare in this process, and write nothing.", show_default=False)
     ] = False,
-    wait: Annotated[bool, typer.Option(help="Wait for the end of the sweep.")] = True,
+    wait: Annotated[bool, typer.Option(help="Wait for the end of the sweep and of the repairs.")] = True,
     timeout: Annotated[
         timedelta | None,
         typer.Option(
             "--timeout",
             parser=options.parse_age,
             metavar="TIME",
-            help="The longest time to wait, such as 10m. Default: until the sweep ends.",
+            help="The longest time to wait, such as 10m. Default: as long as tables are compared and repaired.",
             show_default=False,
         ),
     ] = None,
@@ -360,19 +398,25 @@ def reconcile(
     token_file: options.TokenFile = None,
     ca_file: options.CaFile = None,
 ) -> None:
-    """Have the running service sweep its catalogs now, and show what differed.
+    """Have the running service compare every table with its files now, and repair those that differ.
 
-    Ends with 1 if the sweep failed, could not list a namespace or check a table, or has not ended within --timeout.
-    After Ctrl-C, and after the timeout, the sweep goes on.
+    The service reads the files as --dry-run does, and finds the same differences. A table that was given up is tried
+    again. A table that the drop limit holds stays held: use `sfn release`.
+
+    Ends with 0 if nothing differs any more. Ends with 1 if a table that differed is not repaired, if the sweep failed,
+    could not list a namespace or check a table, or if it has not ended within --timeout. The output says why a table is
+    not repaired. After Ctrl-C, and after the timeout, the service goes on.
 
     With --dry-run this process lists the catalog, loads each table and reads its files, as the configuration says. It
     needs no service and no inbox, and writes nothing. It ends like `diff`: with 0 if nothing differs, with 1 if
     something differs or could not be checked. It does not find files of tables that the catalog no longer has.
     """
+    if timeout is not None and not wait and not dry_run:
+        raise typer.BadParameter("--timeout needs --wait")
     if dry_run:
         if url is not None or token_file is not None:
             raise typer.BadParameter("--dry-run does not use the service: do not pass --url or --token-file")
-        good = _dry_run(config, catalog, as_json=as_json)
+        good = _dry_run(config, catalog, timeout, as_json=as_json)
     else:
         flags = options.ServiceOptions(config, url, token_file, ca_file)
         good = _run_sweep(flags, catalog, timeout, wait=wait, as_json=as_json)
@@ -380,11 +424,15 @@ def reconcile(
         raise typer.Exit(FAILED)
 
 
-def _dry_run(config: Path | None, catalog: str | None, *, as_json: bool) -> bool:
-    from sfn.cli.render import print_json, print_page
+def _dry_run(config: Path | None, catalog: str | None, timeout: timedelta | None, *, as_json: bool) -> bool:
+    from sfn.cli.render import print_error, print_json, print_page
 
     with exit_on_error():
-        found = dry_run_catalogs(config, catalog)
+        try:
+            found = dry_run_catalogs(config, catalog, timeout)
+        except TimeoutError:
+            print_error(f"the comparison has not ended after {format_duration(timeout or timedelta())}")
+            return False
     if as_json:
         print_json({"catalogs": found})
     else:
@@ -410,27 +458,39 @@ def _run_sweep(
                 typer.echo(f"sweep requested: {', '.join(accepted.catalogs)}; `sfn status` shows its progress")
             return True
 
-        def waits(name: str) -> None:
-            print_error(f"{name}: the sweep waits: the catalog does not answer; Ctrl-C leaves it in the queue")
-
         for delay in describe_delays(accepted, service.status()):
             print_error(delay)
+        until = None if timeout is None else SYSTEM_WAIT.monotonic() + timeout.total_seconds()
+        repairs: dict[str, CatalogRepairs] = {}
         try:
             with progress("sweeping", None) as on_progress:
-                sweeps = wait_for_sweeps(service, accepted, on_progress, waits, timeout)
-            catalogs = service.status().catalogs
-            retired = {one.name for one in catalogs if one.retired}
+                sweeps = wait_for_sweeps(service, accepted, on_progress, _report_waiting, timeout)
+            with progress("repairing", None) as on_progress:
+                repairs = wait_for_repairs(service, sweeps, on_progress, until)
         except TimeoutError:
             after = format_duration(timeout or timedelta())
             print_error(f"no end after {after}: the sweep goes on in the service, `sfn status` shows its progress")
-            return False
+            # What is known so far helps to find what takes long.
+            sweeps = sweeps_since(service.status(), accepted.catalogs, accepted.requested_at)
         except KeyboardInterrupt:
             print_error("stopped waiting: the sweep goes on in the service, `sfn status` shows its progress")
             raise typer.Exit(INTERRUPTED) from None
+        catalogs = service.status().catalogs
+    retired = {one.name for one in catalogs if one.retired}
     if as_json:
-        found = [{"name": name, "retired": name in retired, **sweeps[name].model_dump()} for name in sweeps]
-        print_json({"catalogs": found})
+        print_json({"catalogs": [_to_json(name, sweeps[name], repairs.get(name), name in retired) for name in sweeps]})
     else:
         since = {one.name: one.missing_since for one in catalogs if one.missing_since is not None}
-        print_page(sweep_page(sweeps, retired, since))
-    return all_succeeded(sweeps)
+        print_page(sweep_page(sweeps, repairs, retired, since))
+    return sweeps.keys() >= set(accepted.catalogs) and all_succeeded(sweeps, repairs)
+
+
+def _report_waiting(name: str) -> None:
+    from sfn.cli.render import print_error
+
+    print_error(f"{name}: the sweep waits: the catalog does not answer; Ctrl-C leaves it in the queue")
+
+
+def _to_json(name: str, sweep: SweepModel, repaired: CatalogRepairs | None, retired: bool) -> dict[str, object]:  # noqa: FBT001
+    found: dict[str, object] = {"name": name, "retired": retired, **sweep.model_dump()}
+    return found if repaired is None else {**found, "differences": repaired.tables, "unrepaired": repaired.unrepaired}

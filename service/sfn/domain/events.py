@@ -102,7 +102,9 @@ class Notification(msgspec.Struct, frozen=True, omit_defaults=True):
         origin: how the table got its name, if the event reports that.
         renamed_from: the table's old name, if the subject is its new one.
         hold_drops: a sweep found too many missing tables: drops wait for a release by an operator.
-        force: ignore the cache of the table's files, because another writer may have changed them.
+        force: ignore the cache of the table's files, because another writer may have changed them; a catalog's sweep
+            reads the files of its tables.
+        retry: an operator asks for another attempt of a table that was given up. A hold of the drop limit stays.
         adopt_catalog_id: an operator takes over the files with this `catalog_id`.
         is_guessed: the name is one reading of a path at a gateway, and possibly no table has it.
         body: the beginning of the event as received, for operators that inspect the table's last event; never logged.
@@ -123,6 +125,7 @@ class Notification(msgspec.Struct, frozen=True, omit_defaults=True):
     adopt_catalog_id: str | None = None
     is_guessed: bool = False
     body: bytes = b""
+    retry: bool = False
 
     @override
     def __repr__(self) -> str:

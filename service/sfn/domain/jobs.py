@@ -127,7 +127,8 @@ class PendingChange(msgspec.Struct, frozen=True, omit_defaults=True):
         purge: the drop deletes the table's files.
         is_unspecific: at least one notification said no more than that the table may have changed.
         is_rechecked: the one extra check for an event that the answer does not show was made.
-        force: ignore the cache.
+        force: ignore the cache; in the job of a catalog: the sweep reads the files of its tables.
+        forced_since_claim: a notification with `force` came after the last claim.
         adopt_catalog_id: files with this `catalog_id` under the job's identifier count as the job's own.
         is_guessed: all notifications have `Notification.is_guessed`.
         is_relayed: all notifications came from another spelling of the name, and are not sent back there.
@@ -143,6 +144,7 @@ class PendingChange(msgspec.Struct, frozen=True, omit_defaults=True):
     adopt_catalog_id: str | None = None
     is_guessed: bool = False
     is_relayed: bool = False
+    forced_since_claim: bool = False
 
 
 class PublishedPointer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -268,6 +270,21 @@ class DeadLetterReason(StrEnum):
     EXHAUSTED = "exhausted"
     POISON = "poison"
     UNDECODABLE = "undecodable"
+
+    @property
+    def has_outside_cause(self) -> bool:
+        """True if the cause is outside the table: a notification makes such a job due without a pause."""
+        return self in _OUTSIDE_CAUSES
+
+
+_OUTSIDE_CAUSES = frozenset(
+    {
+        DeadLetterReason.HELD_DROP,
+        DeadLetterReason.FOREIGN_CATALOG,
+        DeadLetterReason.FOREIGN_FILE,
+        DeadLetterReason.LOCATION_REFUSED,
+    }
+)
 
 
 class FailureCause(StrEnum):

@@ -18,6 +18,7 @@ from sfn.formats import polaris
 from sfn.formats.decode import POLARIS_NOTIFICATIONS, DecodedRequest, as_structured, decode, notifications_for_unread
 from sfn.formats.event import EventRequest, Headers, Sender
 from sfn.http import responses, signature
+from sfn.http.recent_requests import RecentRequests
 from sfn.http.responses import EventsResponse, ResponseFormat
 from sfn.http.senders import PossibleSigner, Senders
 from sfn.http.signature import signed_parts, trusted_catalogs, with_message_id
@@ -140,16 +141,33 @@ class IngestService:
         inbox: inbox for the notifications.
         event_filter: filter for relevant events.
         metrics: counters of ingested events. The caller counts rejected ones.
+        recent: the last requests. The caller records refused ones.
+
+    Attributes:
+        recent: see Args.
     """
 
-    def __init__(self, inbox: InboxWriter, *, event_filter: EventFilter, metrics: EventMetrics) -> None:
+    def __init__(
+        self,
+        inbox: InboxWriter,
+        *,
+        event_filter: EventFilter,
+        metrics: EventMetrics,
+        recent: RecentRequests | None = None,
+    ) -> None:
         self._inbox = inbox
+        self.recent = recent or RecentRequests()
         self._filter, self._event_only = event_filter, frozenset(event_filter.event_only)
         self._metrics = metrics
         self._throttle = LogThrottle()
 
     async def ingest(
-        self, request: EventRequest, message: str | None = None, *, is_signed: bool = False
+        self,
+        request: EventRequest,
+        message: str | None = None,
+        *,
+        is_signed: bool = False,
+        client: str | None = None,
     ) -> IngestResult:
         """Store all events of a request durably.
 
@@ -158,6 +176,7 @@ class IngestService:
             message: id of the message, for events without an id of their own.
             is_signed: the sender was identified by a signature. Parts that the signature does not cover are not
                 trusted.
+            client: address of the client; None for pulled events.
 
         Raises:
             Rejected: the request is undecodable; it is stored as a dead letter.
@@ -181,7 +200,11 @@ class IngestService:
         self._metrics.count_ingested(decoded.event_format, stored, ignored, decoded.unmapped_events)
         if decoded.unmapped_events:
             self._log_unmapped(decoded, request.sender)
-        return IngestResult(stored, ignored + decoded.unmapped_events)
+        result = IngestResult(stored, ignored + decoded.unmapped_events)
+        self.recent.record_accepted(
+            request.sender.name, client, decoded.event_format, notifications, stored, result.ignored
+        )
+        return result
 
     async def schedule_recheck(self, path: str, sender: Sender, remedy: str) -> None:
         """Schedule a check of everything that an unread request may concern.
@@ -292,6 +315,7 @@ class RequestHead(msgspec.Struct):
         length: `Content-Length` in bytes; None without a valid one.
         encoding: `Content-Encoding` in lower case; `identity` without one.
         is_from_a_page: the request has the header `Origin`.
+        sender: name of the sender, once it is identified.
     """
 
     method: str
@@ -302,6 +326,7 @@ class RequestHead(msgspec.Struct):
     length: int | None = None
     encoding: bytes = b"identity"
     is_from_a_page: bool = False
+    sender: str | None = None
 
 
 def parse_length(value: bytes) -> int | None:
@@ -351,6 +376,7 @@ class EventsEndpoint:
         on_fatal: callback for an inbox that can't be trusted any more. It ends the process.
         metrics: counters of all answers.
         memory: memory for the bodies of unidentified senders. Senders with a token do not use it.
+        recent: the last requests.
     """
 
     def __init__(  # noqa: PLR0913 - the parts of the endpoint
@@ -364,8 +390,10 @@ class EventsEndpoint:
         on_fatal: Callable[[FatalError], None],
         metrics: EventMetrics,
         memory: BodyMemory | None = None,
+        recent: RecentRequests | None = None,
     ) -> None:
-        self._service = IngestService(inbox, event_filter=event_filter, metrics=metrics)
+        self._recent = recent or RecentRequests()
+        self._service = IngestService(inbox, event_filter=event_filter, metrics=metrics, recent=self._recent)
         self._senders = senders
         self._readiness = readiness
         self._limits = limits
@@ -416,6 +444,7 @@ class EventsEndpoint:
             self._metrics.count_rejected(
                 answer.status, None if response_format is responses.NATIVE else POLARIS_NOTIFICATIONS
             )
+            self._recent.record_refused(answer.status, responses.detail_of(answer), head.sender, head.client)
         return answer
 
     async def _answer(
@@ -430,6 +459,7 @@ class EventsEndpoint:
             return self._unauthorized(response_format, head)
         if not isinstance(sender, Sender):
             return await self._answer_signed(response_format, head, receive, arrived, sender)
+        head.sender = sender.name
         if (is_open := self._senders.is_open(sender)) and head.is_from_a_page:
             return self._reject(response_format, head, 403, _NO_PAGES)
         if (wait := self._senders.seconds_to_wait(sender)) is not None:
@@ -459,7 +489,8 @@ class EventsEndpoint:
             raise
         if content is None:
             return None
-        result = await self._service.ingest(EventRequest(head.path, head.headers, content, sender))
+        request = EventRequest(head.path, head.headers, content, sender)
+        result = await self._service.ingest(request, client=head.client)
         return response_format.accepted(result.stored, result.ignored)
 
     async def _answer_signed(
@@ -489,10 +520,11 @@ class EventsEndpoint:
             return None
         if verified is None:
             return self._unauthorized(response_format, head)
+        head.sender = verified.sender.name
         if (wait := self._senders.seconds_to_wait(verified.sender)) is not None:
             return self._too_many(response_format, verified.sender, wait)
         request = EventRequest(head.path, head.headers, content, verified.sender)
-        result = await self._service.ingest(request, verified.message_id, is_signed=True)
+        result = await self._service.ingest(request, verified.message_id, is_signed=True, client=head.client)
         return response_format.accepted(result.stored, result.ignored)
 
     async def _reject_compressed(self, response_format: ResponseFormat, path: str, sender: Sender) -> EventsResponse:

@@ -61,6 +61,18 @@ def retry_after_seconds(retry_after: float | None) -> int:
     return max(1, math.ceil(retry_after or 1))
 
 
+class _RefusalBody(msgspec.Struct):
+    """The body of a refusal: `detail` of a problem document, or `error.message` of Iceberg."""
+
+    class Error(msgspec.Struct):
+        """Iceberg's error."""
+
+        message: str = ""
+
+    detail: str = ""
+    error: Error | None = None
+
+
 ResponseHeaders: TypeAlias = Iterable[tuple[bytes, bytes]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 AsgiApplication: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
@@ -108,6 +120,15 @@ class ResponseFormat:
         # After a 408 the client is still sending the body, so the next request could not be recognised.
         closing = [CLOSE_HEADER] if refusal.status == HTTPStatus.REQUEST_TIMEOUT else []
         return self.error(refusal.status, problem_detail(refusal), closing, where=refusal.where)
+
+
+def detail_of(answer: EventsResponse) -> str:
+    """Return why a request was refused, as its response says; "" if the response has no reason."""
+    try:
+        body = msgspec.json.decode(answer.content, type=_RefusalBody)
+    except msgspec.DecodeError:
+        return ""
+    return body.error.message if body.error is not None else body.detail
 
 
 async def send_response(send: Send, answer: EventsResponse) -> None:

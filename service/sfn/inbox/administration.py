@@ -16,7 +16,7 @@ from sfn.clock import Clock
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import JobKey
 from sfn.domain.jobs import IndexedTable
-from sfn.inbox import DropLimitState, MissingTableStats, QueueStats, catalogs, jobs
+from sfn.inbox import DropLimitState, MissingTableStats, QueueStats, catalogs, jobs, processes
 from sfn.inbox.dead_letters import close_letters, find_letters, letters_with_ids, request_of
 from sfn.inbox.intents import intents_of
 from sfn.inbox.model import (
@@ -31,6 +31,7 @@ from sfn.inbox.model import (
     TableStatus,
 )
 from sfn.inbox.operations import Operations
+from sfn.inbox.processes import StoredProcess
 from sfn.inbox.schema import (
     AUDIT,
     decode_record,
@@ -422,6 +423,20 @@ class Administration(ABC):
         if owner != before:
             await self.record_owner(catalog, owner)
         return owner
+
+    # ── Processes
+
+    list_processes = as_read(processes.list_processes)
+
+    async def write_process(self, process: StoredProcess) -> None:
+        """Write that a process lives, and what it sees."""
+        await self._runner.run(lambda transaction: processes.write_process(transaction, process), Durability.DERIVED)
+
+    async def remove_process(self, process_id: str) -> None:
+        """Remove the row of a process that ends."""
+        await self._runner.run(
+            lambda transaction: processes.remove_process(transaction, process_id), Durability.DERIVED
+        )
 
     # ── Steps
 

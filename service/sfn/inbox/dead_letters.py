@@ -146,6 +146,7 @@ async def find_letters(
         "opened_at <": to_micros_or_none(one.opened_before),
         "opened_at >=": to_micros_or_none(one.opened_since),
         "id >": after,
+        "id <": one.id_below,
     }
     conditions = {text: value for text, value in compared.items() if value is not None}
     chosen = " AND ".join(f"{text} ${number}" for number, text in enumerate(conditions, start=2))

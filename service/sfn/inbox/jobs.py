@@ -312,10 +312,10 @@ class _Rows:
     def add(self, job: Job, group: int, stored: StoredJob | None) -> None:
         """Add the rows of a changed job."""
         key, before = encode_key(job.subject), stored.job if stored is not None else None
-        table, schedule, record = _table_columns(job), _schedule_columns(job, group), encode_job(job)
-        if stored is None or table != _table_columns(stored.job):
+        table, schedule, record = table_columns(job), schedule_columns(job, group), encode_job(job)
+        if stored is None or table != table_columns(stored.job):
             self.jobs.append((key, job.subject.catalog, *schedule, *table, record))
-        elif schedule != _schedule_columns(*stored):
+        elif schedule != schedule_columns(*stored):
             self.rescheduled.append((key, *schedule, record))
         else:
             self.changed_records.append((key, record))
@@ -365,7 +365,8 @@ _SCHEDULE: Final = ("concurrency_group", "state", "stat_state", "due_at", "lease
 """The columns that folds, claims and settles change often."""
 
 
-def _schedule_columns(job: Job, group: int) -> Row:
+def schedule_columns(job: Job, group: int) -> Row:
+    """Return the columns from `concurrency_group` to `waiting_since`."""
     return (
         group,
         job.state.value,
@@ -376,7 +377,7 @@ def _schedule_columns(job: Job, group: int) -> Row:
     )
 
 
-def _table_columns(job: Job) -> Row:
+def table_columns(job: Job) -> Row:
     """Return the columns from `reason` to `is_renamed`."""
     live = job.table_state.live
     return (

@@ -384,6 +384,7 @@ class DeadLetterFilter:
         sender: sender of the undecodable request.
         opened_before: exclusive end of the time of opening.
         opened_since: inclusive start of the time of opening.
+        id_below: exclusive end of the ids, for the next page of the newest letters.
     """
 
     status: DeadLetterStatus | None = DeadLetterStatus.OPEN
@@ -393,6 +394,7 @@ class DeadLetterFilter:
     sender: str | None = None
     opened_before: datetime | None = None
     opened_since: datetime | None = None
+    id_below: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,10 +433,21 @@ class AuditEntry:
     count: int
 
 
+_CAUSES: Final = {
+    DeadLetterReason.HELD_DROP: "the drop limit holds its drop or rollback",
+    DeadLetterReason.FOREIGN_CATALOG: "the file in its place belongs to the same table of another catalog",
+    DeadLetterReason.FOREIGN_FILE: "a file that this service did not write lies in the place of its SFN file",
+    DeadLetterReason.LOCATION_REFUSED: "no file may be written to its location",
+    DeadLetterReason.POISON: "its attempts ended the process, or lost their lease, again and again",
+    DeadLetterReason.UNDECODABLE: "no event format could decode the request",
+}
+"""Causes of letters without a more general one in their detail."""
+
+
 def cause_of(reason: DeadLetterReason, detail: str) -> str:
-    """Return the part of a letter's detail that letters of one outage share; the reason if there is none."""
+    """Return the part of a letter's detail that letters of one outage share, or else what its reason means."""
     found = _CAUSE.search(detail)
-    return found[1] if found is not None else reason.value
+    return found[1] if found is not None else _CAUSES.get(reason, reason.value)
 
 
 def closes_dead_letter(outcome: Outcome) -> bool:

@@ -11,6 +11,7 @@
     dead_letter        dead letters; `undecodable` has the requests of some
     catalog, permit    sweeps, drop limits and owners of whole catalogs; the steps that a drop limit allowed
     audit              commands of operators
+    process            the processes that share the inbox, and what each of them sees
     counter            the last numbers of letters, groups and audit entries
 
 Statements are written in PostgreSQL's words. `sqlite_text` translates them: the few differences are listed there.
@@ -163,6 +164,7 @@ AUDIT: Final = StoredTable(
     ("id",),
     {"id": "bigint", "at": "bigint", "actor": "text", "action": "text", "target": "text", "count": "bigint"},
 )
+PROCESS: Final = StoredTable("process", ("id",), {"id": "text", "seen_at": "bigint", "record": "bytea"})
 COUNTER: Final = StoredTable("counter", ("name",), {"name": "text", "last": "bigint"})
 
 MAX_OUTCOMES: Final = 20
@@ -206,6 +208,7 @@ _TABLES: Final = f"""
     {_made(CATALOG)};
     {_made(PERMIT, "at subject is_drop")};
     {_made(AUDIT, "at actor action target count")};
+    {_made(PROCESS, "seen_at record")};
     {_made(COUNTER, "last")};
 """
 """What both databases have alike; each filter of letters that may leave few of many has an index in order of ids."""

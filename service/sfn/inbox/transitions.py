@@ -14,6 +14,7 @@
     leased          Returned                     queued for the given time, the attempt not counted
     leased          lease expired                queued now, crash counted; after too many crashes much later, as poison
     held            released by an operator      queued now, limit overridden once
+    dead            retry of an operator's sweep queued now; a hold stays
     dead            replayed by an operator      queued now, behind newer events; limit overridden once if it was held
 
 No job is due before its pause ends (`Job.not_before`). A pause that ends later than the longest possible pause was set
@@ -65,17 +66,6 @@ from sfn.domain.jobs import (
 from sfn.inbox.model import InboxConfig, Job, JobState, LastResult, closes_dead_letter
 from sfn.sfnfile.locations import MetadataOrder, compare_metadata, newer_floor
 
-_IMMEDIATE_REASONS = frozenset(
-    {
-        None,
-        DeadLetterReason.HELD_DROP,
-        DeadLetterReason.FOREIGN_CATALOG,
-        DeadLetterReason.FOREIGN_FILE,
-        DeadLetterReason.LOCATION_REFUSED,
-    }
-)
-"""Reasons with a cause outside the table: a notification makes such a job due without a pause. None: not dead."""
-
 MAX_PAUSE = timedelta(hours=1)
 """Longest pause between two publishes of a table."""
 SWEEP_PAUSE = timedelta(seconds=30)
@@ -103,10 +93,14 @@ def on_notification(job: Job | None, notification: Notification, seq: int, now: 
         purge=notification.purge or job.pending.purge,
         is_unspecific=notification.is_unspecific or job.pending.is_unspecific,
         force=notification.force or job.pending.force,
+        forced_since_claim=job.pending.forced_since_claim or (notification.force and job.state is JobState.LEASED),
         adopt_catalog_id=notification.adopt_catalog_id or job.pending.adopt_catalog_id,
         is_guessed=notification.is_guessed and (job.pending.is_guessed or job.pending == PendingChange()),
     )
     table_state = replace(job.table_state, on_hold=True) if notification.hold_drops else job.table_state
+    if notification.retry and job.reason is not None and job.state is not JobState.LEASED:
+        # An operator's retry waits for no pause, and has all attempts again.
+        job, cap = replace(job, attempt=0, failing_since=None), timedelta()
     state, due_at = _due_after_notification(job, now, cap)
     return replace(
         _start_pending(job, now),
@@ -162,6 +156,8 @@ def on_claim(job: Job, fencing_token: int, now: datetime, lease: timedelta) -> J
         now: the present.
         lease: duration of the lease.
     """
+    if job.pending.forced_since_claim:
+        job = replace(job, pending=replace(job.pending, forced_since_claim=False))
     return replace(
         job,
         state=JobState.LEASED,
@@ -238,7 +234,9 @@ def on_settle(job: Job, leased: LeasedJob, outcome: Outcome, now: datetime, cap:
         case SweepCompleted(due_at):
             # A sender of many undecodable requests must not cause one sweep after another.
             job = _mark_processed(replace(job, not_before=now + min((due_at - now) / 10, SWEEP_PAUSE)), leased)
-            return _queued(job, now, now) if newer else _queued(replace(job, pending=PendingChange()), due_at, now)
+            # Only a request that this sweep does not answer makes the next one read files, too.
+            pending = replace(job.pending, force=job.pending.forced_since_claim) if newer else PendingChange()
+            return _queued(replace(job, pending=pending), now if newer else due_at, now)
         case Rescheduled(at, _, pending, result):
             job = _mark_processed(_apply_result(job, leased, result), leased)
             return (
@@ -376,7 +374,7 @@ def _due_after_notification(job: Job, now: datetime, cap: timedelta) -> tuple[Jo
 
 def _recheck_at(job: Job, now: datetime, cap: timedelta) -> datetime:
     """Return when a notification makes a job due; a dead job at most once per `cap`, for any number of events."""
-    if job.reason in _IMMEDIATE_REASONS:
+    if job.reason is None or job.reason.has_outside_cause:
         return now
     tried_at = job.last_result.at if job.last_result is not None else now
     # A last attempt later than now was recorded by a clock that was ahead.

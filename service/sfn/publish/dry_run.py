@@ -1,7 +1,7 @@
 """The differences between the catalog's answer for a table and our files: pure, and without any write.
 
-A dry run of a first publish, for people. It reads the same observations as `decide` and returns differences, not
-changes.
+Dry runs, sweeps and audits use the same kinds of differences. `compare` reads the same observations as `decide`, and
+returns differences, not changes. `compare_published` reads no file: it compares the last published pointer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sfn.domain.identifiers import Table, TableIdentifier
-from sfn.domain.jobs import DeadLetterReason
+from sfn.domain.jobs import DeadLetterReason, PublishedPointer
 from sfn.publish.context import hint_at
 from sfn.publish.existing_files import FileFinder, TableFiles, has_identifier
 from sfn.publish.policy import Policy
@@ -32,6 +32,8 @@ class DifferenceKind(StrEnum):
     left-over         the table gets no files, but has one
     foreign-catalog, foreign-file, location-refused, permanent
                       no file of ours can be written there, as for a dead letter of that reason
+    absent            the catalog does not have the table any more, and a file says that it has
+    renamed           the same, and the catalog has the table under another name
     """
 
     MISSING = "missing"
@@ -44,6 +46,8 @@ class DifferenceKind(StrEnum):
     FOREIGN_FILE = "foreign-file"
     LOCATION_REFUSED = "location-refused"
     PERMANENT = "permanent"
+    ABSENT = "absent"
+    RENAMED = "renamed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,22 @@ def _difference(
     return None if found is None else TableDifference(name, found[0], f"{table_files.key}: {found[1]}")
 
 
+def compare_published(name: TableIdentifier, table: Table, live: PublishedPointer | None) -> TableDifference:
+    """Return how a published pointer differs from the catalog's answer, where the caller knows that the two differ.
+
+    Args:
+        name: the table's identifier.
+        table: the catalog's answer.
+        live: the last published pointer; None if no file is live.
+    """
+    if table.skip_reason is not None:
+        return TableDifference(name, DifferenceKind.LEFT_OVER, table.skip_reason)
+    if live is None:
+        return TableDifference(name, DifferenceKind.MISSING, "no file is published")
+    found = _compare_metadata(live.metadata_location, live.uuid, table)
+    return TableDifference(name, *(found or (DifferenceKind.BEHIND, "the last publish was given up")))
+
+
 def _conflict(name: TableIdentifier, table_files: TableFiles, reason: DeadLetterReason) -> TableDifference:
     if reason is DeadLetterReason.FOREIGN_CATALOG and table_files.conflicting_document is not None:
         return TableDifference(
@@ -148,11 +168,14 @@ def _conflict(name: TableIdentifier, table_files: TableFiles, reason: DeadLetter
 
 
 def _compare_pointer(doc: Document, table: Table) -> tuple[DifferenceKind, str] | None:
-    named = doc.metadata_file_path
     if not doc.is_live:
         return DifferenceKind.BEHIND, f"the file has the state {doc.state.value}"
-    if doc.guid != table.uuid:
-        return DifferenceKind.OTHER, f"the file has the table-uuid {doc.guid}, the catalog has {table.uuid}"
+    return _compare_metadata(doc.metadata_file_path, doc.guid, table)
+
+
+def _compare_metadata(named: str, uuid: str | None, table: Table) -> tuple[DifferenceKind, str] | None:
+    if uuid != table.uuid:
+        return DifferenceKind.OTHER, f"the file has the table-uuid {uuid}, the catalog has {table.uuid}"
     match compare_metadata(named, (), table.metadata_location, table.metadata_log):
         case MetadataOrder.SAME:
             return None

@@ -113,6 +113,22 @@ class PullServer(Protocol):
 _log = structlog.stdlib.get_logger(__name__)
 
 
+class SourceState(NamedTuple):
+    """The state of a pull source, for operators.
+
+    Attributes:
+        name: its name in the settings.
+        is_connected: True if it was connected and no outage began since.
+        unavailable_since: start of the outage; None without one.
+        error: why it is not available; None without an outage.
+    """
+
+    name: str
+    is_connected: bool
+    unavailable_since: datetime | None
+    error: str | None
+
+
 class Outage:
     """The log of a source's outages: the start, a reminder per `LOG_INTERVAL`, and the recovery.
 
@@ -128,11 +144,18 @@ class Outage:
         self._suppressed = 0
         self._is_logged = False
         self._was_connected = False
+        self._error: str | None = None
+
+    @property
+    def state(self) -> SourceState:
+        """The state of the source."""
+        return SourceState(self._source, self._was_connected and self._since is None, self._since, self._error)
 
     def on_unavailable(self, error: SourceUnavailable) -> None:
         """Log an outage or its continuation."""
         now = self._clock.now()
         self._since = self._since or now
+        self._error = str(error)
         # A clock that was set back must not suppress records for longer.
         if self._logged_at is not None and self._logged_at <= now < self._logged_at + LOG_INTERVAL:
             self._suppressed += 1
@@ -149,7 +172,7 @@ class Outage:
 
     def on_recovered(self) -> None:
         """Log the end of an outage: messages arrive."""
-        since, self._since = self._since, None
+        since, self._since, self._error = self._since, None, None
         if since is not None and self._is_logged:
             self._is_logged = False
             seconds = round((self._clock.now() - since).total_seconds(), 1)

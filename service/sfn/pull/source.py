@@ -16,7 +16,8 @@ from sfn.clock import Clock
 from sfn.errors import FatalError, Rejected, Transient
 from sfn.formats.event import EventRequest, Headers, Sender
 from sfn.http.ingest import EVENTS_PATH, IngestService, log_rejected
-from sfn.pull import Message, MessageFeed, Outage, PullServer, SourceUnavailable
+from sfn.http.responses import problem_detail
+from sfn.pull import Message, MessageFeed, Outage, PullServer, SourceState, SourceUnavailable
 from sfn.telemetry.logs import LogThrottle
 from sfn.telemetry.metrics import EventMetrics, PullMetrics
 
@@ -88,6 +89,11 @@ class PullSource:
         self._needs_recheck = not server.is_durable
         """Messages may have been lost, so the catalogs must be swept. At the start, a server that is not durable has
         lost all earlier messages."""
+
+    @property
+    def state(self) -> SourceState:
+        """The state of the connection."""
+        return self._outage.state
 
     async def run(self, stop: anyio.Event) -> None:
         """Fetch until a stop, then complete the messages in progress within the drain.
@@ -213,6 +219,7 @@ class PullSource:
                 await self._ingest(message)
             except Rejected as refusal:
                 self._event_metrics.count_rejected(refusal.status)
+                self._service.recent.record_refused(refusal.status, problem_detail(refusal), self._sender.name, None)
             except Transient as trouble:
                 self._log_not_stored(trouble)
                 self._event_metrics.count_rejected(HTTPStatus.SERVICE_UNAVAILABLE)

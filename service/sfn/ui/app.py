@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import anyio
-import anyio.to_thread
 import structlog
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -17,13 +16,18 @@ from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 from typing_extensions import override
 
+from sfn.admin.replicas import Replicas
 from sfn.admin.routes import AdminContext, EncodedPathRoute
 from sfn.admin.status import StatusRoutes
-from sfn.admin.verdict import describe_sweep, headline
+from sfn.admin.verdict import StatusProblem, describe_sweep, headline
 from sfn.errors import Transient
 from sfn.http.app import describe_errors
 from sfn.ui.charts import lag_chart
-from sfn.ui.rendering import PREFIX, Renderer, asset_response
+from sfn.ui.dead_letters import DeadLetterPages
+from sfn.ui.events import RecentRequestPages
+from sfn.ui.held_drops import HeldDropPages
+from sfn.ui.operators_log import OperatorsLogPages
+from sfn.ui.rendering import PREFIX, Renderer
 from sfn.ui.session import COOKIE, MAX_AGE, OperatorTokens, Session, Sessions
 from sfn.ui.table import TablePageRoutes
 from sfn.ui.tables import TableListRoutes
@@ -38,21 +42,30 @@ _WRONG_TOKEN_PAUSE: Final = 0.5
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def ui_router(context: AdminContext, tokens: OperatorTokens) -> APIRouter:
+def ui_router(context: AdminContext, tokens: OperatorTokens, replicas: Replicas | None = None) -> APIRouter:
     """Return the routes of the page.
 
     Args:
         context: the inbox, the catalogs and the state of the process.
         tokens: the tokens of operators.
+        replicas: what all processes that share the inbox see; None if this is the only one.
     """
     sessions = Sessions(tokens, context.clock)
     renderer = Renderer(sessions, context.clock, context.process.version)
     router = APIRouter(include_in_schema=False)
     LoginRoutes(sessions, renderer).register(router)
     signed_in = APIRouter(include_in_schema=False, route_class=page_route(sessions, renderer))
-    OverviewRoutes(context, renderer).register(signed_in)
-    TableListRoutes(context, renderer).register(signed_in)
-    TablePageRoutes(context, renderer).register(signed_in)
+    OverviewRoutes(context, renderer, replicas).register(signed_in)
+    for pages in (
+        TableListRoutes,
+        TablePageRoutes,
+        DeadLetterPages,
+        HeldDropPages,
+        RecentRequestPages,
+        OperatorsLogPages,
+    ):
+        pages(context, renderer).register(signed_in)
+    signed_in.add_api_route(f"{PREFIX}/{{rest:path}}", _no_such_page)
     router.include_router(signed_in)
     return router
 
@@ -96,7 +109,7 @@ def page_route(sessions: Sessions, renderer: Renderer) -> type[EncodedPathRoute]
 
 
 class LoginRoutes:
-    """Signs operators in and out, and serves the files of the page."""
+    """Signs operators in and out."""
 
     def __init__(self, sessions: Sessions, renderer: Renderer) -> None:
         self._sessions, self._renderer = sessions, renderer
@@ -106,7 +119,6 @@ class LoginRoutes:
         router.add_api_route(_LOGIN, self.form)
         router.add_api_route(_LOGIN, self.sign_in, methods=["POST"])
         router.add_api_route(f"{PREFIX}/logout", self.sign_out, methods=["POST"])
-        router.add_api_route(f"{PREFIX}/assets/{{name}}", self.asset)
 
     async def form(self, request: Request) -> Response:
         """The form that asks for the token."""
@@ -144,17 +156,13 @@ class LoginRoutes:
         response.delete_cookie(COOKIE, PREFIX)
         return response
 
-    async def asset(self, name: str, request: Request) -> Response:
-        """A file that pages load."""
-        return await anyio.to_thread.run_sync(asset_response, request, name)
-
 
 class OverviewRoutes:
     """The overview of the service."""
 
-    def __init__(self, context: AdminContext, renderer: Renderer) -> None:
+    def __init__(self, context: AdminContext, renderer: Renderer, replicas: Replicas | None) -> None:
         self._context, self._renderer = context, renderer
-        self._status = StatusRoutes(context)
+        self._status = StatusRoutes(context, replicas)
 
     def register(self, router: APIRouter) -> None:
         """Add the routes to a router."""
@@ -169,9 +177,42 @@ class OverviewRoutes:
             "headline": headline(status, now),
             "charts": {one.name: lag_chart(lag.by_minute(one.name, now)) for one in status.catalogs},
             "sweep": partial(describe_sweep, now=now),
+            "page_of": _page_of,
             "paused": "paused" in request.query_params,
         }
         return self._renderer.page(request, "overview.html", values)
+
+
+class PageLink(NamedTuple):
+    """A page where an operator can act.
+
+    Attributes:
+        address: its path, with a query.
+        name: its title.
+    """
+
+    address: str
+    name: str
+
+
+def _page_of(problem: StatusProblem) -> PageLink | None:
+    """Return the page that has the tables, letters or requests of a problem; None if there is none."""
+    chosen = f"catalog={quote(problem.catalog or '', safe='')}"
+    match problem.kind:
+        case "late":
+            return PageLink(f"{PREFIX}/tables?late=true&{chosen}", "Late tables")
+        case "dead-letters":
+            return PageLink(f"{PREFIX}/dead-letters", "Dead letters")
+        case "held-drops" | "drop-limit":
+            return PageLink(f"{PREFIX}/held-drops", "Held drops")
+        case "unauthorized":
+            return PageLink(f"{PREFIX}/events?refused=true", "Refused requests")
+        case _:
+            return None
+
+
+async def _no_such_page(request: Request) -> Response:
+    raise HTTPException(HTTPStatus.NOT_FOUND, f"there is no page {request.url.path}")
 
 
 async def _read_form(request: Request, sessions: Sessions, session: Session) -> dict[str, str]:

@@ -23,7 +23,7 @@ _BAR: Final = 3
 """Width of the bar of one minute, with its gap, in pixels."""
 _HEIGHT: Final = 28
 _LOWEST: Final = 0.01
-"""Lag in seconds whose bar has no height: bars show the order of magnitude."""
+"""Lag in seconds of a bar without height: bars show the order of magnitude."""
 _HIGH: Final = 60.0
 """Lag in seconds from which a bar has the colour of what needs attention."""
 

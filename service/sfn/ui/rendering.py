@@ -14,7 +14,6 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -103,12 +102,12 @@ class Renderer:
     """Renders pages.
 
     Args:
-        sessions: makes the tokens of forms.
+        sessions: makes the tokens of forms; None for pages without sign-in.
         clock: the wall clock.
         version: version of the service.
     """
 
-    def __init__(self, sessions: Sessions, clock: Clock, version: str) -> None:
+    def __init__(self, sessions: Sessions | None, clock: Clock, version: str) -> None:
         self._sessions, self._clock = sessions, clock
         self._environment = Environment(
             loader=PackageLoader("sfn.ui"),
@@ -123,7 +122,6 @@ class Renderer:
             "seconds": format_seconds,
             "dotted": encode_identifier,
             "pluralise": pluralise,
-            "with_code": _with_code,
         }
 
     def page(self, request: Request, template: str, values: Mapping[str, Any], status: int = HTTPStatus.OK) -> Response:
@@ -137,7 +135,7 @@ class Renderer:
         """
         now = self._clock.now()
         session: Session | None = getattr(request.state, "session", None)
-        form_token = self._sessions.form_token(session) if session is not None else ""
+        form_token = self._sessions.form_token(session) if self._sessions is not None and session is not None else ""
         shared = {
             "path": request.url.path,
             "session": session,
@@ -151,14 +149,6 @@ class Renderer:
         content = self._environment.get_template(template).render(shared | dict(values))
         headers = {"Cache-Control": "no-store", "Content-Type": "text/html; charset=utf-8", **SECURITY_HEADERS}
         return _compressed(request, gzip.compress(content.encode(), 5, mtime=0), headers, status)
-
-
-def _with_code(text: str) -> Markup:
-    """Return a text with its parts between backticks marked as code."""
-    parts = [escape(part) for part in text.split("`")]
-    return Markup("").join(
-        Markup("<code>{}</code>").format(part) if number % 2 else part for number, part in enumerate(parts)
-    )
 
 
 def _duration(time: timedelta | tuple[datetime, datetime]) -> str:

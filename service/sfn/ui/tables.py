@@ -10,7 +10,6 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
-from pydantic import ValidationError
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
@@ -18,8 +17,8 @@ from sfn.admin.routes import AdminContext
 from sfn.admin.table_schemas import ListedTableModel, TableSearch
 from sfn.admin.tables import TableRoutes
 from sfn.domain.identifiers import TableIdentifier, decode_identifier
-from sfn.http.app import describe_errors
 from sfn.inbox.table_list import SCAN_SIZE
+from sfn.ui.queries import number_in, parse_fields
 from sfn.ui.rendering import PREFIX, Renderer, table_path
 
 LIST_PATH: Final = f"{PREFIX}/tables"
@@ -74,9 +73,7 @@ class TableListRoutes:
             search = self._search(query)
             if (exact := await self._exact(search)) is not None:
                 return RedirectResponse(exact, HTTPStatus.SEE_OTHER)
-            found = await self._find(search, _count(query.get("searched")))
-        except ValidationError as error:
-            problem, status = describe_errors(error.errors()), HTTPStatus.UNPROCESSABLE_ENTITY
+            found = await self._find(search, number_in(query, "searched"))
         except HTTPException as error:
             problem, status = str(error.detail), HTTPStatus(error.status_code)
         values = {
@@ -101,7 +98,7 @@ class TableListRoutes:
         """Return the search of a query; an empty field is no filter.
 
         Raises:
-            ValidationError: a field is not valid.
+            HTTPException: 422: a field is not valid.
         """
         fields: dict[str, object] = {name: query[name] for name in _FILTERS if query.get(name)}
         fields |= {name: [one for one in query.getlist(name) if one] for name in ("catalog", "state")}
@@ -110,7 +107,7 @@ class TableListRoutes:
         if separator and table and catalog in self._context.catalogs:
             # As logs and the command line write a table.
             fields |= {"catalog": [catalog], "table": table}
-        return TableSearch.model_validate(fields)
+        return parse_fields(TableSearch, fields)
 
     async def _exact(self, search: TableSearch) -> str | None:
         """Return the address of the page of a table for its complete name; None for other searches."""
@@ -167,9 +164,3 @@ def _address(query: QueryParams, **changed: str) -> str:
 def _is_view(query: QueryParams, view: Mapping[str, str]) -> bool:
     """Return whether a query has exactly the filters of a view."""
     return {name: query[name] for name in _FILTERS if name != "sort" and query.get(name)} == view
-
-
-def _count(text: str | None) -> int:
-    return (
-        int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) <= len("999999999") else 0
-    )

@@ -55,6 +55,11 @@ class LagHistory:
     def __init__(self) -> None:
         self._minutes: defaultdict[str, deque[_Minute]] = defaultdict(lambda: deque(maxlen=_MINUTES))
 
+    @property
+    def catalogs(self) -> Sequence[str]:
+        """The catalogs with a publish since the start."""
+        return tuple(self._minutes)
+
     def observe(self, catalog: str, seconds: float, now: datetime) -> None:
         """Add a publish of a catalog's table."""
         number = _minute(now)

@@ -1,4 +1,4 @@
-"""Sweeps: compare every table of a catalog with the inbox, and put a notification for each difference."""
+"""Sweeps: compare every table of a catalog with the inbox or with its files, and notify about each difference."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from sfn.domain.jobs import IndexedTable, PublishedPointer, SweepCompleted
 from sfn.errors import ErrorScope, ExternalError, FatalError
 from sfn.inbox.catalogs import NamedTable, without_old_names
 from sfn.inbox.inbox import Inbox
+from sfn.publish.dry_run import DifferenceKind, TableDifference, compare_published
 from sfn.publish.policy import OnDrop, Policy
+from sfn.sfnfile.locations import canonical, store_prefix
+from sfn.worker.comparison import CONCURRENT_COMPARISONS, TableComparer, TableComparison
 
 T = TypeVar("T")
 
@@ -84,19 +87,6 @@ class SweepPhase(StrEnum):
     STOPPED = "stopped"
 
 
-class SweepDifference(StrEnum):
-    """Difference between a table and its published state."""
-
-    NEW = "new"
-    CHANGED = "changed"
-    ABSENT = "absent"
-    RENAMED = "renamed"
-    """Missing, and found under another name."""
-    LEFT_ALONE = "left-alone"
-    HELD = "held"
-    """Missing, or older than its published state, and held by the drop limit."""
-
-
 @dataclass(slots=True)
 class SweepReport:
     """The progress and result of one sweep; updated while the sweep runs.
@@ -107,14 +97,17 @@ class SweepReport:
         phase: phase of the sweep.
         known_tables: number of tables known before the sweep, about as many as there are to check.
         tables: number of checked tables.
+        is_thorough: True if the sweep reads the SFN files, as the sweep of an operator does.
         differences: the first `MAX_LISTED` differing tables with their differences.
         difference_count: number of differing tables.
+        held: those of `differences` that the drop limit holds.
         unlisted_namespaces: dotted names of the namespaces that could not be listed. Tables in and below them count as
             present.
         unlisted_reason: reason for the first unlisted namespace; a failure takes precedence over a missing permission.
         listing_failed: the unlisted namespaces with a failed listing; for the others the permission is missing.
         failed_tables: the first `MAX_LISTED` tables that could not be checked.
         failed_count: number of tables that could not be checked.
+        failed_reason: text of the first of their errors.
         error: text of the error that ended the sweep.
         missing_tables: number of tables with a live file that the catalog does not show under any name.
         previous: the previous sweep of this process, while this one runs; its result may be out of date.
@@ -125,22 +118,26 @@ class SweepReport:
     phase: SweepPhase = SweepPhase.RUNNING
     known_tables: int = 0
     tables: int = 0
-    differences: list[tuple[TableIdentifier, SweepDifference]] = field(default_factory=list)
+    is_thorough: bool = False
+    differences: list[TableDifference] = field(default_factory=list)
     difference_count: int = 0
+    held: set[TableIdentifier] = field(default_factory=set)
     unlisted_namespaces: list[str] = field(default_factory=list)
     unlisted_reason: str | None = None
     listing_failed: list[str] = field(default_factory=list)
     failed_tables: list[TableIdentifier] = field(default_factory=list)
     failed_count: int = 0
+    failed_reason: str | None = None
     error: str | None = None
     missing_tables: int = 0
     previous: SweepReport | None = None
 
-    def add_difference(self, table: TableIdentifier, how: SweepDifference) -> None:
-        """Add a differing table."""
+    def add_difference(self, difference: TableDifference, *, is_held: bool = False) -> None:
+        """Add a differing table; `is_held` if the drop limit holds it."""
         self.difference_count += 1
         if len(self.differences) < MAX_LISTED:
-            self.differences.append((table, how))
+            self.differences.append(difference)
+            self.held |= {difference.table} if is_held else set()
 
     def add_unlisted(self, name: str, found: UnlistedNamespace) -> None:
         """Add an unlisted namespace by its dotted name."""
@@ -150,9 +147,10 @@ class SweepReport:
         if found.is_failure:
             self.listing_failed.append(name)
 
-    def add_failed(self, table: TableIdentifier) -> None:
-        """Add a table that could not be checked."""
+    def add_failed(self, table: TableIdentifier, reason: str) -> None:
+        """Add a table that could not be checked, and the reason."""
         self.failed_count += 1
+        self.failed_reason = self.failed_reason or reason
         if len(self.failed_tables) < MAX_LISTED:
             self.failed_tables.append(table)
 
@@ -167,6 +165,8 @@ BATCH_SIZE = 200
 """Notifications per transaction."""
 MAX_LOGGED = 100
 """Most namespaces, or tables, that a log record names."""
+
+_ABSENT: Final = "the catalog does not have the table any more"
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -189,14 +189,26 @@ class CatalogSweep:
     before the job of the new name has settled. Tables in unlisted namespaces count as present. A held table that is
     back gets a notification, which ends the hold.
 
+    The sweep of an operator has a comparer. It reads the files of each table, as a dry run does. Each table that
+    differs is checked again without its cache, also if it was given up. A hold of the drop limit stays.
+
+    Args:
+        subject: the catalog.
+        ports: the ports.
+        policy: the settings of the catalog.
+        comparer: compares tables with their files; None to compare them with what the inbox remembers.
+
     Attributes:
         subject: the catalog.
         report: the result so far.
     """
 
-    def __init__(self, subject: CatalogName, ports: SweepPorts, policy: Policy) -> None:
-        self.subject, self._ports, self._policy = subject, ports, policy
-        self.report = SweepReport(ports.clock.now())
+    def __init__(
+        self, subject: CatalogName, ports: SweepPorts, policy: Policy, comparer: TableComparer | None = None
+    ) -> None:
+        self.subject, self._ports, self._policy, self._comparer = subject, ports, policy, comparer
+        self._is_thorough = comparer is not None
+        self.report = SweepReport(ports.clock.now(), is_thorough=self._is_thorough)
         self._notifications: list[Notification] = []
         self._missing: list[TableIdentifier] = []
         self._name_by_uuid: dict[str, TableIdentifier] = {}
@@ -204,7 +216,7 @@ class CatalogSweep:
         self._unconfirmed: set[TableIdentifier] = set()
         self._listed: set[TableIdentifier] = set()
         self._unlisted: dict[str, str] = {}
-        self._first_failure = ""
+        self._failed_stores: dict[str, str] = {}
         self._notified = 0
 
     async def run(self, jitter: float) -> SweepCompleted:
@@ -238,10 +250,11 @@ class CatalogSweep:
         )
 
     async def _check_all(self, known: Mapping[TableIdentifier, IndexedTable]) -> None:
-        send, receive = anyio.create_memory_object_stream[TableIdentifier](CONCURRENT_LOADS)
+        concurrency = CONCURRENT_COMPARISONS if self._is_thorough else CONCURRENT_LOADS
+        send, receive = anyio.create_memory_object_stream[TableIdentifier](concurrency)
         try:
             async with anyio.create_task_group() as tasks, send:
-                for _ in range(CONCURRENT_LOADS):
+                for _ in range(concurrency):
                     tasks.start_soon(self._check_each, receive.clone(), known)
                 receive.close()
                 async for table in self._covered_tables():
@@ -273,36 +286,86 @@ class CatalogSweep:
                     if error.scope is not ErrorScope.TABLE:
                         raise
                     self._unconfirmed.add(table)
-                    self.report.add_failed(table)
-                    self._first_failure = self._first_failure or str(error)
+                    self.report.add_failed(table, str(error))
 
     async def _check(self, table: TableIdentifier, row: IndexedTable | None) -> None:
         if self._policy.is_retired and (row is None or row.live is None):
             return
         # A held table needs a full answer: "not modified" does not say whether the table equals its published state.
-        etag = row.etag if row is not None and row.live is not None and not row.is_on_hold else None
+        # So does a comparison with files, for which the inbox remembers too little of the table.
+        needs_full = self._is_thorough or (row is not None and row.is_on_hold)
+        etag = row.etag if row is not None and row.live is not None and not needs_full else None
         answer = await self._ports.catalog.load(table, etag)
+        compared = await self._compare_files(table, answer)
         self.report.tables += 1
         if row is not None and row.live is not None and not _shows(answer, row.live):
             self._unconfirmed.add(table)
         if isinstance(answer, NoSuchTable):
             self._missing.append(table)
         elif isinstance(answer, Loaded) and _differs(answer, row):
-            self.report.add_difference(table, _difference(answer, row))
             if answer.table.uuid is not None and answer.table.skip_reason is None:
                 self._name_by_uuid[answer.table.uuid] = table
             if row is not None and row.live is not None and row.live.uuid != answer.table.uuid:
                 self._replaced.add(table)
-            await self._notify(
-                Notification(table, sender="sweep", min_metadata_location=answer.table.metadata_location)
-            )
+            # Files that are right need a check as well: the inbox has an older state of them.
+            live = row.live if row is not None else None
+            difference = compared.difference if compared else compare_published(table, answer.table, live)
+            self._add(difference, is_held=row is not None and row.is_on_hold)
+            await self._notify(self._notification(table, answer))
         elif row is not None and row.is_on_hold:
-            if isinstance(answer, Loaded) and (_is_published(answer, row) or _was_absent(row)):
-                await self._notify(
-                    Notification(table, sender="sweep", min_metadata_location=answer.table.metadata_location)
-                )
-            else:
-                self.report.add_difference(table, SweepDifference.HELD)
+            await self._check_held(table, row, answer, compared)
+        elif isinstance(answer, Loaded) and compared is not None and compared.difference is not None:
+            self._add(compared.difference)
+            await self._notify(self._notification(table, answer))
+
+    async def _check_held(
+        self, table: TableIdentifier, row: IndexedTable, answer: LoadResult, compared: TableComparison | None
+    ) -> None:
+        difference = compared.difference if compared is not None else None
+        if isinstance(answer, Loaded) and (_is_published(answer, row) or _was_absent(row)):
+            self._add(difference)
+            await self._notify(self._notification(table, answer))
+        elif isinstance(answer, Loaded):
+            self._add(difference or compare_published(table, answer.table, row.live), is_held=True)
+        else:
+            self._add(TableDifference(table, DifferenceKind.ABSENT, _ABSENT), is_held=True)
+
+    async def _compare_files(self, table: TableIdentifier, answer: LoadResult) -> TableComparison | None:
+        """Compare the files of a table with an answer; None if this is not a thorough sweep, or a store failed."""
+        # The files of a retired catalog go, whatever they say.
+        if self._comparer is None or self._policy.is_retired or not isinstance(answer, Loaded):
+            return None
+        store = store_prefix(canonical(answer.table.location))
+        error_text = self._failed_stores.get(store)
+        if error_text is None:
+            try:
+                return await self._comparer.compare_files(table, answer.table, answer)
+            except ExternalError as error:
+                if error.scope not in {ErrorScope.TABLE, ErrorScope.STORE}:
+                    raise
+                error_text = str(error)
+                # Each read of a store that does not answer takes long. The sweep must end, to find missing tables.
+                if error.scope is ErrorScope.STORE:
+                    self._failed_stores[store] = error_text
+        self.report.add_failed(table, error_text)
+        return None
+
+    def _add(self, difference: TableDifference | None, *, is_held: bool = False) -> None:
+        if difference is not None:
+            self.report.add_difference(difference, is_held=is_held)
+
+    def _notification(
+        self, table: TableIdentifier, answer: Loaded | None = None, *, hold_drops: bool = False
+    ) -> Notification:
+        """Return the notification about a differing table; `answer` is the catalog's, if it has the table."""
+        return Notification(
+            table,
+            sender="sweep",
+            min_metadata_location=answer.table.metadata_location if answer is not None else None,
+            hold_drops=hold_drops,
+            force=self._is_thorough,
+            retry=self._is_thorough,
+        )
 
     async def _notify(self, notification: Notification) -> None:
         self._notifications.append(notification)
@@ -330,8 +393,8 @@ class CatalogSweep:
         for table in unseen:
             if not self._policy.table_filter.covers(table):
                 excluded.append(table)
-            elif self._current_name(known[table]) is not None:
-                self.report.add_difference(table, SweepDifference.RENAMED)
+            elif (name := self._current_name(known[table])) is not None:
+                self._add(TableDifference(table, DifferenceKind.RENAMED, f"the catalog has it as {name.dotted}"))
             elif self._policy.on_drop is not OnDrop.KEEP and not self._is_unlisted(table):
                 missing.append(table)
         self.report.missing_tables = len(missing)
@@ -341,13 +404,22 @@ class CatalogSweep:
         unknown = [table for table, row in known.items() if row.is_on_hold and self._is_unlisted(table)]
         lost = without_old_names(_named_table(known[table]) for table in {*missing, *unknown})
         within_limit = len(lost) <= limit
-        notified = [table for table in (*missing, *excluded) if not known[table].is_stuck]
+        # A retry of an operator is also for tables that wait for one, except for those that the drop limit holds.
+        notified = [
+            table
+            for table in (*missing, *excluded)
+            if not (known[table].is_on_hold if self._is_thorough else known[table].is_stuck)
+        ]
         held = {table for table in missing if not within_limit or known[table].is_on_hold}
         left_alone = set(excluded)
         for table in sorted({*notified, *held}):
-            kind = SweepDifference.LEFT_ALONE if table in left_alone else SweepDifference.ABSENT
-            self.report.add_difference(table, SweepDifference.HELD if table in held else kind)
-        self._notifications += [Notification(table, sender="sweep", hold_drops=table in held) for table in notified]
+            kind, detail = (
+                (DifferenceKind.LEFT_OVER, "include or exclude leaves the table out")
+                if table in left_alone
+                else (DifferenceKind.ABSENT, _ABSENT)
+            )
+            self._add(TableDifference(table, kind, detail), is_held=table in held)
+        self._notifications += [self._notification(table, hold_drops=table in held) for table in notified]
         await self._flush()
         if not within_limit:
             _log.warning(
@@ -411,7 +483,7 @@ class CatalogSweep:
                 catalog=self.subject.catalog,
                 tables=[table.dotted for table in self.report.failed_tables[:MAX_LOGGED]],
                 number=self.report.failed_count,
-                error=self._first_failure,
+                error=self.report.failed_reason,
             )
 
 
@@ -436,12 +508,6 @@ def _shows(answer: LoadResult, live: PublishedPointer) -> bool:
     if isinstance(answer, Loaded):
         return answer.table.uuid == live.uuid and answer.table.skip_reason is None
     return isinstance(answer, NotModified)
-
-
-def _difference(answer: Loaded, row: IndexedTable | None) -> SweepDifference:
-    if answer.table.skip_reason is not None:
-        return SweepDifference.LEFT_ALONE
-    return SweepDifference.NEW if row is None or row.live is None else SweepDifference.CHANGED
 
 
 def _differs(answer: Loaded, row: IndexedTable | None) -> bool:

@@ -57,6 +57,7 @@ from sfn.worker.capacity import (
     bounded_retry_after,
 )
 from sfn.worker.catalog_sources import CatalogRegistry, ConnectedCatalog, outcome_for_unconfigured
+from sfn.worker.comparison import TableComparer
 from sfn.worker.outcome_log import OutcomeSink
 from sfn.worker.sweep import CatalogSweep, SweepPorts, SweepReport, SweepRunner
 
@@ -373,7 +374,8 @@ class Worker:
         """Queue the job once more: this attempt may have written after the worker that has the lease now."""
         self._sink.on_lease_lost(claim)
         with contextlib.suppress(ExternalError), self._error_log.log_errors():
-            await self._inbox.put([Notification(claim.subject, sender="lease-lost", force=True)])
+            force = isinstance(claim.subject, TableIdentifier) or claim.pending.force
+            await self._inbox.put([Notification(claim.subject, sender="lease-lost", force=force)])
 
     async def _publish_or_sweep(
         self, claim: LeasedJob, connected: ConnectedCatalog | None, store_usage: StoreUsage
@@ -388,7 +390,9 @@ class Worker:
             if connected.policy.event_only:
                 return Done(self._clock.now(), forget=True)  # an event-only catalog cannot be listed
             sweep_ports = SweepPorts(connected.catalog, inbox, self._clock)
-            completed = await self._sweeps.run(CatalogSweep(claim.subject, sweep_ports, connected.policy), jitter)
+            comparer = TableComparer(connected, self._stores) if claim.pending.force else None
+            sweep = CatalogSweep(claim.subject, sweep_ports, connected.policy, comparer)
+            completed = await self._sweeps.run(sweep, jitter)
             return completed or Returned(self._clock.now(), _STOP_REASON)
         stores = store_usage.watch(connected.stores_for(claim.subject, self._stores))
         spellings = self._spellings_of(claim.subject.catalog, connected.catalog)

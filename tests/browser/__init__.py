@@ -1,0 +1,1 @@
+"""The page for operators in a real browser, against a real service."""
