@@ -286,7 +286,7 @@ async def test_every_route_needs_the_operators_token(operator: httpx.AsyncClient
                 assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
                 assert operation["security"] == [{"operator": []}]
                 asked += 1
-    assert asked == 14
+    assert asked == 15
 
 
 # Wrong requests.

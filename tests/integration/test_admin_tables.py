@@ -96,6 +96,12 @@ async def test_pages_follow_each_other(operator: httpx.AsyncClient, office: Offi
         ({"catalog": "prot"}, 404, "did you mean prod?"),
         ({"state": "late"}, 422, "state"),
         ({"after": "5"}, 422, "after: expected `next` of the page before"),
+        ({"after": f'["a",{2**64}]', "sort": "lag"}, 422, "after: expected `next` of the page before"),
+        ({"after": '["\\u0000",1]'}, 422, "after: expected `next` of the page before"),
+        ({"table": "sales..orders"}, 422, "found an empty part"),
+        ({"table": "%ff.orders"}, 422, "expected levels and a name"),
+        ({"namespace": ""}, 422, "found an empty part"),
+        ({"table": "**a" * 6}, 422, "at most 5 wildcards"),
         ({"lag": "1"}, 422, "lag"),
         ({"limit": 1001}, 422, "limit"),
     ],
@@ -105,6 +111,56 @@ async def test_a_wrong_search_is_answered_with_what_was_expected(
 ) -> None:
     reply = await operator.get(TABLES, params=search)
     assert (reply.status_code, said in reply.text) == (status, True)
+
+
+@pytest.mark.parametrize("glob", ["sales.größ*", "sales.gr%C3%B6*", "**<b>", "sales.größe <b>"])
+async def test_glob_may_have_the_characters_of_names(operator: httpx.AsyncClient, office: Office, glob: str) -> None:
+    await office.ground.hint(ORDERS, table("größe <b>"))
+    assert await names(operator, table=glob) == ["prod:sales.größe <b>"]
+
+
+async def test_check_of_a_table_that_was_given_up_is_due_now_and_audited(
+    operator: httpx.AsyncClient, office: Office
+) -> None:
+    ground = office.ground
+    await ground.settled(ORDERS, DeadLettered(DeadLetterReason.PERMANENT, "why"))
+    reply = await operator.post(f"{TABLES}/prod/sales/orders:check", headers={"From": "ann"})
+    assert (reply.status_code, reply.json()["table"]) == (202, "sales.orders")
+    claim = await ground.claim()
+    assert (claim.subject, claim.pending.force) == (ORDERS, True)
+    (entry,) = await office.inbox.audit_log(None, 9)
+    assert (entry.action, entry.target, entry.actor, entry.count) == ("check", "prod:sales.orders", "ann (main)", 1)
+
+
+async def test_check_does_not_wait_for_the_next_retry(operator: httpx.AsyncClient, office: Office) -> None:
+    ground = office.ground
+    await ground.settled(ORDERS, Retry(ground.after(900), "the store hangs"))
+    ground.clock.turn(30)
+    await operator.post(f"{TABLES}/prod/sales/orders:check")
+    (shown,) = (await got(operator, TABLES))["tables"]
+    assert shown["waiting_since"] == "2026-01-01T00:00:00Z"
+    assert (await ground.claim()).subject == ORDERS
+
+
+async def test_check_of_a_leased_table_leaves_the_lease_and_is_followed_by_another(
+    operator: httpx.AsyncClient, office: Office
+) -> None:
+    ground = office.ground
+    await ground.hint(ORDERS)
+    claim = await ground.claim()
+    await operator.post(f"{TABLES}/prod/sales/orders:check")
+    assert await ground.claims() == []
+    await ground.settle(claim, ground.done())
+    assert (await ground.claim()).pending.force
+
+
+@pytest.mark.parametrize("path", ["prod/sales/orderz", "prot/sales/orders", "prod/sales/orders%3Acheck"])
+async def test_check_of_an_unknown_table_is_refused(operator: httpx.AsyncClient, office: Office, path: str) -> None:
+    await office.ground.settled(ORDERS, DeadLettered(DeadLetterReason.PERMANENT, "why"))
+    reply = await operator.post(f"{TABLES}/{path}:check")
+    assert (reply.status_code, "did you mean" in reply.text) == (404, True)
+    assert await office.inbox.audit_log(None, 9) == []
+    assert await office.ground.claims() == []
 
 
 async def test_a_wait_has_a_cause(operator: httpx.AsyncClient, office: Office) -> None:

@@ -65,6 +65,7 @@ RIGHT: dict[str, tuple[str, object]] = {
     "GET /admin/v1/drop-limits/{catalog}": ("/admin/v1/drop-limits/prod", None),
     "GET /admin/v1/dead-letter-causes": ("/admin/v1/dead-letter-causes", None),
     "GET /admin/v1/tables/{catalog}/{namespace}/{table}": ("/admin/v1/tables/prod/sales/orders?ask_catalog=true", None),
+    "POST /admin/v1/tables/{catalog}/{namespace}/{table}:check": ("/admin/v1/tables/prod/sales/orders:check", None),
     "GET /admin/v1/audit": ("/admin/v1/audit", None),
     "GET /admin/v1/dead-letters": ("/admin/v1/dead-letters", None),
     "GET /admin/v1/dead-letters/{number}": ("/admin/v1/dead-letters/1", None),

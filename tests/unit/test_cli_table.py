@@ -16,8 +16,9 @@ from sfn.admin.table_schemas import (
     PendingChangeModel,
     TableModel,
 )
+from sfn.admin.table_verdict import TableVerdict, VerdictSeverity, table_verdict
 from sfn.cli.render import Tone, to_plain_text
-from sfn.cli.table import TableVerdict, describe_key, table_page, table_verdict
+from sfn.cli.table import TONES, describe_key, table_page
 from sfn.domain.jobs import DeadLetterReason
 from tests.unit.admin_server import LETTER, NOON, ORDERS, copied
 
@@ -108,7 +109,7 @@ def letter(reason: str) -> DeadLetterModel:
 )
 def test_verdict_says_how_it_stands_and_what_to_type(shown: TableModel, said: str, tone: Tone, command: str) -> None:
     found = table_verdict(shown, NOON)
-    assert (found.text, found.tone, found.command) == (said, tone, command)
+    assert (found.text, TONES[found.severity], found.command) == (said, tone, command)
     lines = to_plain_text(table_page(shown, NOON)).splitlines()
     assert lines[0] == f"prod:sales.orders: {said}"
     assert lines[1] == (f"  → {command}" if command else "")
@@ -127,7 +128,8 @@ def test_a_look_that_comes_again_says_what_it_waits_for(wanted: dict[str, object
         last_result=LastResultModel(outcome="rescheduled", why="a replica may lag", at=NOON - timedelta(seconds=3)),
         due_at=NOON + timedelta(seconds=9),
     )
-    assert table_verdict(shown, NOON) == TableVerdict(said, tone)
+    found = table_verdict(shown, NOON)
+    assert (found.text, TONES[found.severity], found.command) == (said, tone, "")
     told = to_plain_text(table_page(shown, NOON))
     assert "last check  checked 3 s ago: a replica may lag" in told
     assert ("pending     a drop" in told) is bool(wanted)
@@ -142,7 +144,7 @@ def test_a_table_of_a_retired_catalog_waits_for_nothing() -> None:
 def test_a_letter_that_is_not_open_any_more_is_history() -> None:
     replayed = copied(LETTER, status="replayed")
     shown = table(dead_letters=[replayed])
-    assert table_verdict(shown, NOON).tone is Tone.GOOD
+    assert table_verdict(shown, NOON).severity is VerdictSeverity.GOOD
     assert "replayed" in to_plain_text(table_page(shown, NOON))
 
 
@@ -262,7 +264,7 @@ def test_a_late_table_says_since_when_and_why() -> None:
     late = table(pending=NEWS, late=True, waiting_since=NOON - timedelta(seconds=90), cause="the catalog is silent")
     queued = copied(late, due_at=NOON + timedelta(seconds=4))
     said = "late since 11:58:30 UTC (1 min 30 s): the catalog is silent"
-    assert table_verdict(queued, NOON) == TableVerdict(f"{said}; next attempt in 4 s", Tone.WARNING)
+    assert table_verdict(queued, NOON) == TableVerdict(f"{said}; next attempt in 4 s", VerdictSeverity.WARNING)
     assert table_verdict(copied(late, state="leased"), NOON).text == f"{said}; at a worker now"
     early = copied(queued, late=False, due_at=NOON)
     waits = "a notification is pending; its check was due 0 s ago: the catalog is silent"

@@ -39,7 +39,7 @@ SERVICE = sorted(
 
 BY_NAME = {"httptools", "uvloop"}
 """uvicorn and anyio are told to use them."""
-BROUGHT = {"multidict", "pydantic_core", "starlette", "yarl"}
+BROUGHT = {"markupsafe", "multidict", "pydantic_core", "starlette", "yarl"}
 """Parts of another one's interface, and of its version."""
 SESSIONS = {"requests"}
 """PyIceberg's, in the same way, to the demo."""

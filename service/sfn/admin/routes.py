@@ -38,12 +38,13 @@ from sfn.errors import suggest_name
 from sfn.http.recent_requests import RecentRequests
 from sfn.inbox import QueueStats
 from sfn.inbox.inbox import Inbox
-from sfn.inbox.model import AdminCommand
+from sfn.inbox.model import AdminCommand, Job
 from sfn.publish.policy import TableFilter
 from sfn.worker.capacity import CircuitBreakerState
 from sfn.worker.catalog_now import CatalogNow
 from sfn.worker.lag import LagHistory
 from sfn.worker.sweep import SweepReport
+from sfn.worker.table_files import TableFilesNow
 
 Authenticate: TypeAlias = Callable[[bytes | None, str | None], str | None]
 """Return the name of the admin token in an `Authorization` header, sent from a client address; None if there is none.
@@ -133,6 +134,8 @@ class ProcessInfo:
         catalog_answers: returns what is known of the answers of each catalog that is asked over a network.
         catalog_now: returns what the catalog of a table answers now, within a few seconds; None if this process cannot
             ask.
+        table_files: returns the files of a table as they are now, within a few seconds; None if this process cannot
+            read them.
         lag: how late the publishes of this process were.
         recent: the last requests with events to this process.
         breakers: returns the breakers that are not closed.
@@ -151,6 +154,7 @@ class ProcessInfo:
     sweep_reports: Callable[[], Mapping[str, SweepReport]]
     retired_catalogs: RetiredCatalogs = field(default_factory=RetiredCatalogs)
     catalog_now: Callable[[TableIdentifier], Awaitable[CatalogNow]] | None = None
+    table_files: Callable[[TableIdentifier, Job], Awaitable[TableFilesNow]] | None = None
     lag: LagHistory = field(default_factory=LagHistory)
     recent: RecentRequests = field(default_factory=RecentRequests)
     roles: frozenset[str] = frozenset()

@@ -326,6 +326,13 @@ class TableSearch(AdminRequest):
     after: str | None = Field(default=None, max_length=8_000, description="`next` of the page before")
 
 
+class CheckAccepted(AdminModel):
+    """A check of a table that is queued."""
+
+    table: str = Field(description="levels and name, joined by dots")
+    requested_at: datetime
+
+
 class TableListPage(AdminModel):
     """A page of a list of tables."""
 

@@ -1,20 +1,24 @@
-"""Routes of the admin API about tables: a list of those in some states, or that wait the longest, and one table."""
+"""Routes of the admin API about tables: lists of them, one table, and a check of it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from datetime import datetime
 from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Annotated, Any, Final
+from urllib.parse import unquote
 
 import msgspec
-from fastapi import APIRouter, Query
+import structlog
+from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 
-from sfn.admin.routes import SECURITY_EXTRA, AdminContext
+from sfn.admin.routes import SECURITY_EXTRA, SENDER, AdminContext
 from sfn.admin.table_schemas import (
     CatalogNowModel,
+    CheckAccepted,
     ListedTableModel,
     TableListPage,
     TableModel,
@@ -22,10 +26,12 @@ from sfn.admin.table_schemas import (
     UnpublishedReason,
 )
 from sfn.clock import format_duration
+from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier, decode_identifier
-from sfn.inbox.model import DeadLetterFilter, DeadLetterStatus, waiting_since
+from sfn.inbox.model import DeadLetterFilter, DeadLetterStatus, TableStatus, waiting_since
 from sfn.inbox.table_list import ALWAYS, MAX_PAGE, ListedTable, Position, TableOrder, TableQuery
 from sfn.publish.policy import TableFilter
+from sfn.sfnfile.naming import dotted_name
 from sfn.worker.capacity import CircuitBreakerState
 
 LEVEL_SEPARATOR: Final = "\x1f"
@@ -33,13 +39,23 @@ LEVEL_SEPARATOR: Final = "\x1f"
 MAX_DEAD_LETTERS: Final = 20
 """Most dead letters in the status of a table."""
 MAX_SUGGESTIONS: Final = 3
+MAX_WILDCARDS: Final = 5
+"""Most wildcards of a glob: the time to compare a name grows with each."""
+_POSITION_BITS: Final = 64
+
+_log = structlog.stdlib.get_logger(__name__)
 
 _encode_position: Final = msgspec.json.Encoder().encode
 _decode_position: Final = msgspec.json.Decoder(Position).decode
 
 
+def table_in_path(catalog: str, namespace: str, table: str) -> TableIdentifier:
+    """Return the table of the decoded segments of a path."""
+    return TableIdentifier(catalog, tuple(level for level in namespace.split(LEVEL_SEPARATOR) if level), table)
+
+
 class TableRoutes:
-    """Read-only routes about tables."""
+    """Routes about tables."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context, self._inbox = context, context.inbox
@@ -52,6 +68,15 @@ class TableRoutes:
             ("/tables/{catalog}/{namespace}/{table}", self.table, "table"),
         ):
             router.add_api_route(path, route, operation_id=name, responses=unknown, openapi_extra=SECURITY_EXTRA)
+        router.add_api_route(
+            "/tables/{catalog}/{namespace}/{table}:check",
+            self.check,
+            methods=["POST"],
+            operation_id="checkTable",
+            status_code=HTTPStatus.ACCEPTED,
+            responses=unknown,
+            openapi_extra=SECURITY_EXTRA,
+        )
 
     async def tables(self, search: Annotated[TableSearch, Query()]) -> TableListPage:
         """Return a page of the tables that the inbox knows.
@@ -97,16 +122,9 @@ class TableRoutes:
 
         Separate the levels of the namespace by %1F; for a table without a namespace use `%1F` alone.
         """
-        configured = self._context.configured_catalog(catalog)
-        levels = tuple(level for level in namespace.split(LEVEL_SEPARATOR) if level)
-        name = TableIdentifier(catalog, levels, table)
-        table_status = await self._inbox.table_status(name)
-        is_covered = configured.interest.covers(name)
-        if table_status is None:
-            why = "no event has named it yet" if is_covered else "the catalog's include or exclude leaves it out"
-            similar = [f"did you mean {' or '.join(found)}?"] if (found := await self._similar_names(name)) else []
-            detail = "; ".join([f"the inbox knows no table {name}: {why}", *similar])
-            raise HTTPException(HTTPStatus.NOT_FOUND, detail)
+        name = table_in_path(catalog, namespace, table)
+        table_status = await self._status_of(name)
+        is_covered = self._context.configured_catalog(catalog).interest.covers(name)
         retired = catalog in self._context.process.retired_catalogs.names
         unpublished = UnpublishedReason.for_table(name, table_status, is_retired=retired, is_covered=is_covered)
         letters = await self._inbox.list_newest(DeadLetterFilter(status=None, table=name), MAX_DEAD_LETTERS)
@@ -124,6 +142,34 @@ class TableRoutes:
             return model
         published = None if model.published is None else model.published.metadata_location
         return model.model_copy(update={"catalog_now": CatalogNowModel.from_answer(await ask(name), published)})
+
+    async def check(self, catalog: str, namespace: str, table: str, request: Request) -> CheckAccepted:
+        """Check a table now: ask the catalog, read the table's files whatever is cached, and publish the answer.
+
+        The path is that of the table. A table that was given up is tried again.
+        """
+        name = table_in_path(catalog, namespace, table)
+        await self._status_of(name)
+        command = self._context.command(request, str(name))
+        await self._inbox.check([Notification(name, sender=SENDER, force=True, retry=True)], command)
+        _log.info("check requested", table=str(name), actor=command.actor)
+        return CheckAccepted(table=name.dotted, requested_at=command.at)
+
+    async def _status_of(self, table: TableIdentifier) -> TableStatus:
+        """Return the status of a table.
+
+        Raises:
+            HTTPException: 404: no such catalog, or table.
+        """
+        configured = self._context.configured_catalog(table.catalog)
+        found = await self._inbox.table_status(table)
+        if found is not None:
+            return found
+        is_covered = configured.interest.covers(table)
+        why = "no event has named it yet" if is_covered else "the catalog's include or exclude leaves it out"
+        names = await self._similar_names(table)
+        similar = [f"did you mean {' or '.join(names)}?"] if names else []
+        raise HTTPException(HTTPStatus.NOT_FOUND, "; ".join([f"the inbox knows no table {table}: {why}", *similar]))
 
     def _listed(self, one: ListedTable, now: datetime) -> ListedTableModel:
         cause = wait_cause(one, self._context.process.breakers(), now)
@@ -171,21 +217,41 @@ def _fixed_levels(*globs: str | None) -> tuple[str, ...]:
         # The last level of a table's glob is its name.
         found = tuple(levels[: min(fixed, len(levels) - number)])
         longest = max(longest, found, key=len)
-    return tuple(decode_identifier(".".join(longest))) if longest else ()
+    try:
+        return decode_identifier(".".join(longest)) if longest else ()
+    except ValueError as error:
+        detail = f"table, namespace: expected levels and a name, joined by dots, such as sales.orders; found {error}"
+        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from None
 
 
 def _name_filter(namespace: str | None, table: str | None) -> Callable[[TableIdentifier], bool] | None:
     """Return whether a name matches the globs; None if there are none."""
     globs = [*([f"{namespace}.**"] if namespace is not None else []), *([table] if table is not None else [])]
-    filters = [TableFilter((glob,)) for glob in globs]
+    filters = [TableFilter((_encoded_glob(glob),)) for glob in globs]
     return (lambda name: all(one.covers(name) for one in filters)) if filters else None
+
+
+def _encoded_glob(glob: str) -> str:
+    """Return a glob over encoded names, which may be typed with the characters of the names themselves.
+
+    Raises:
+        HTTPException: 422: too many wildcards.
+    """
+    parts = re.split(r"(\*+|\.)", glob)
+    if sum(part.startswith("*") for part in parts) > MAX_WILDCARDS:
+        detail = f"table, namespace: expected at most {MAX_WILDCARDS} wildcards, found more"
+        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+    return "".join(part[:2] if number % 2 else dotted_name((), unquote(part)) for number, part in enumerate(parts))
 
 
 def _position(after: str | None) -> Position:
     if after is None:
         return Position()
     try:
-        return _decode_position(after)
+        position = _decode_position(after)
     except msgspec.DecodeError:
-        detail = "after: expected `next` of the page before"
-        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from None
+        position = None
+    # Databases refuse longer integers, and PostgreSQL refuses a null character.
+    if position is None or position.waiting_since.bit_length() >= _POSITION_BITS or "\0" in position.key:
+        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, "after: expected `next` of the page before")
+    return position

@@ -24,6 +24,7 @@ from sfn.catalogs.rest import auth
 from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.catalogs.rest.settings import RestSettings
 from sfn.clock import Clock, SystemClock
+from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import SfnError
 from sfn.inbox.inbox import Inbox
 from sfn.inbox.model import InboxConfig
@@ -282,6 +283,11 @@ class LazyCatalogRegistry:
         if source is not None and self.is_retired(catalog):
             return replace(source, policy=replace(source.policy, is_retired=True))
         return source
+
+    def stores_for(self, table: TableIdentifier, configured: StoreRouter) -> StoreRouter:
+        """Return the stores of a table; those of `configured` as long as its catalog was not reached."""
+        source = self._sources.get(table.catalog)
+        return configured if source is None else source.stores_for(table, configured)
 
     def is_retired(self, catalog: str) -> bool:
         return catalog in self._retirement.names

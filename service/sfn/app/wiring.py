@@ -73,6 +73,7 @@ from sfn.ui.home import home_router
 from sfn.worker.catalog_now import CatalogQueries
 from sfn.worker.lag import LagHistory
 from sfn.worker.outcome_log import OutcomeLog, OutcomeMetrics, OutcomeSinks
+from sfn.worker.table_files import TableFileQueries
 from sfn.worker.worker import Worker
 
 
@@ -350,6 +351,12 @@ async def build_service(
             breakers=worker.breakers,
             sweep_reports=worker.sweeps,
             catalog_now=CatalogQueries(catalogs, settings.event_only_catalogs, worker.breakers, clock).load,
+            table_files=TableFileQueries(
+                lambda table: catalog_registry.stores_for(table, stores),
+                [one.prefix for one in settings.stores.values()],
+                worker.breakers,
+                clock,
+            ).load,
             retired_catalogs=retirement,
             lag=lag,
             recent=recent,

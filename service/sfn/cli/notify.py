@@ -102,8 +102,8 @@ def wait_for_table(
         clock: the clock.
         on_waiting: called with a text once for each check that is not due within a second.
     """
+    from sfn.admin.table_verdict import table_verdict
     from sfn.cli.client import UnknownToService
-    from sfn.cli.table import table_verdict
 
     until, pause = clock.monotonic() + timeout.total_seconds(), FIRST_PAUSE
     reported_due_at: datetime | None = None
@@ -135,14 +135,14 @@ def _is_finished(table: TableModel, now: datetime, left: timedelta) -> bool:
 
 def _is_pending(table: TableModel, now: datetime) -> bool:
     """Return whether a table is not published correctly until its next check."""
-    from sfn.cli.table import table_verdict, waiting_text
+    from sfn.admin.table_verdict import VerdictSeverity, table_verdict, waiting_text
 
-    return waiting_text(table, now) is not None and table_verdict(table, now).tone is Tone.WARNING
+    return waiting_text(table, now) is not None and table_verdict(table, now).severity is VerdictSeverity.WARNING
 
 
 def is_settled(table: TableModel, now: datetime) -> bool:
     """Return whether every notification of a table is processed, and no further check is due."""
-    from sfn.cli.table import waiting_text
+    from sfn.admin.table_verdict import waiting_text
 
     if table.unapplied_events or table.state != "queued":
         return table.state == "dead" and not table.unapplied_events
@@ -161,7 +161,7 @@ def wait_result(
         timeout: the time that was waited at most.
         may_be_missing: True if the event said that the catalog does not have the table any more.
     """
-    from sfn.cli.table import table_verdict, waiting_text
+    from sfn.admin.table_verdict import table_verdict, waiting_text
 
     if table is None or (table.unpublished in {"missing", "dropped"} and is_settled(table, now)):
         files = "no file exists" if table is None or table.unpublished == "missing" else "its files say so"
@@ -181,7 +181,7 @@ def wait_result(
             table,
         )
     if not is_settled(table, now):
-        text = f"not processed within {format_duration(timeout)}: {table_verdict(table, now).text}{_why(table)}"
+        text = f"not processed within {format_duration(timeout)}: {escape(table_verdict(table, now).text)}{_why(table)}"
         return WaitResult(name, WaitOutcome.UNSETTLED, text, f"`sfn status {name}` shows the result", table)
     waits = waiting_text(table, now)
     if waits is not None and _is_pending(table, now):

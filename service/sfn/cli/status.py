@@ -176,10 +176,11 @@ def _show_service(service: ServiceClient, *, as_json: bool, on_one_line: bool) -
 
 def _show_table(service: ServiceClient, table: str, catalog: str | None, *, as_json: bool, on_one_line: bool) -> bool:
     """Print the state of a table. Return whether it needs no operator."""
+    from sfn.admin.table_verdict import VerdictSeverity, table_verdict
     from sfn.cli.client import UnknownToService
     from sfn.cli.options import parse_table_name
-    from sfn.cli.render import Tone, print_json, print_page
-    from sfn.cli.table import table_page, table_verdict
+    from sfn.cli.render import print_json, print_page
+    from sfn.cli.table import table_page
     from sfn.errors import SfnError
 
     typed = parse_table_name(table, catalog=catalog)
@@ -196,4 +197,4 @@ def _show_table(service: ServiceClient, table: str, catalog: str | None, *, as_j
         print_json(found, on_one_line=on_one_line)
     else:
         print_page(table_page(found, now))
-    return table_verdict(found, now).tone is not Tone.BAD
+    return table_verdict(found, now).severity is not VerdictSeverity.BAD

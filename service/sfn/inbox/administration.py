@@ -44,7 +44,7 @@ from sfn.inbox.schema import (
 )
 from sfn.inbox.table_list import list_tables
 from sfn.inbox.transaction import Durability, Operation, Query, Run, Runner, Transaction, Upsert, Wakes, draw
-from sfn.inbox.transitions import on_discard, on_release_hold, on_replay
+from sfn.inbox.transitions import on_check, on_discard, on_release_hold, on_replay
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -355,6 +355,19 @@ class Administration(ABC):
         """Schedule a sweep of the catalog of each notification."""
         await self._notify(transaction, notifications, command)
         await add_audit_entry(transaction, "reconcile", command, len(notifications))
+
+    @as_command
+    async def check(
+        self, transaction: Transaction, notifications: Sequence[Notification], command: AdminCommand
+    ) -> None:
+        """Make the table of each notification due now, even if it was given up or waits for a retry."""
+        await self._notify(transaction, notifications, command)
+        subjects = [one.subject for one in notifications]
+        unit = await self._operations.unfolded(transaction, subjects, has_written=True)
+        for job in filter(None, map(unit.jobs.get, subjects)):
+            unit.jobs.save(on_check(job, command.at))
+        await unit.write()
+        await add_audit_entry(transaction, "check", command, len(notifications))
 
     @as_command
     async def adopt(

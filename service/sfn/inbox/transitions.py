@@ -288,6 +288,16 @@ def on_replay(job: Job, now: datetime) -> Job:
     return _queued(replace(job, lease_until=None, cache=PublishCache()), now, now)
 
 
+def on_check(job: Job, now: datetime) -> Job:
+    """Return a job due now, after a notification of an operator: a retry or a job that was given up does not wait.
+
+    A job that a worker has leased is checked again after that, because of the notification.
+    """
+    if job.state is not JobState.QUEUED:
+        return job
+    return replace(job, due_at=min(job.due_at, _after_pause(job, now, now)))
+
+
 def on_discard(job: Job) -> Job:
     """Return a job after an operator discarded its dead letter: until the next event it does not count as late."""
     return replace(job, pending_since=None) if job.reason is not None else job

@@ -29,6 +29,8 @@ from sfn.ui.held_drops import HeldDropPages
 from sfn.ui.operators_log import OperatorsLogPages
 from sfn.ui.rendering import PREFIX, Renderer
 from sfn.ui.session import COOKIE, MAX_AGE, OperatorTokens, Session, Sessions
+from sfn.ui.table import TablePageRoutes
+from sfn.ui.tables import TableListRoutes
 
 Page: TypeAlias = Callable[[Request], Awaitable[Response]]
 """Answers a request; `request.state.session` has the session, `request.state.form` the fields of a form."""
@@ -54,7 +56,14 @@ def ui_router(context: AdminContext, tokens: OperatorTokens, replicas: Replicas 
     LoginRoutes(sessions, renderer).register(router)
     signed_in = APIRouter(include_in_schema=False, route_class=page_route(sessions, renderer))
     OverviewRoutes(context, renderer, replicas).register(signed_in)
-    for pages in (DeadLetterPages, HeldDropPages, RecentRequestPages, OperatorsLogPages):
+    for pages in (
+        TableListRoutes,
+        TablePageRoutes,
+        DeadLetterPages,
+        HeldDropPages,
+        RecentRequestPages,
+        OperatorsLogPages,
+    ):
         pages(context, renderer).register(signed_in)
     signed_in.add_api_route(f"{PREFIX}/{{rest:path}}", _no_such_page)
     router.include_router(signed_in)
