@@ -22,6 +22,7 @@ from fastapi import APIRouter
 from typing_extensions import override
 
 from sfn.admin.app import routes
+from sfn.admin.replicas import Replicas
 from sfn.admin.routes import AdminContext, ConfiguredCatalog, ProcessInfo
 from sfn.catalogs.activity import CatalogAnswers
 from sfn.domain.events import InboxMessage, Notification, PutResult, UndecodableRequest
@@ -410,7 +411,8 @@ class Office:
             "dev.eu": ConfiguredCatalog("rest"),
             "mute": ConfiguredCatalog("events", is_sweepable=False),
         }
-        return AdminContext(self.inbox, self.process, catalogs, self._understand, self.clock)
+        replicas = Replicas(self.inbox, self.process, self.clock, is_shared=False)
+        return AdminContext(self.inbox, replicas, catalogs, self._understand, self.clock)
 
     def router(self, keyring: Keyring | None = None) -> APIRouter:
         """The routes, for whoever holds the operators' token."""

@@ -10,6 +10,7 @@ from typing import Final
 
 import httpx
 
+from sfn.admin.replicas import Replicas
 from sfn.admin.routes import AdminContext, ConfiguredCatalog
 from sfn.http.secrets import PartyTokens
 from sfn.http.senders import OPERATORS_PARTY, Keyring, OperatorAuth
@@ -60,7 +61,8 @@ async def browsing(
     """Yield a browser that is signed in with the first token."""
     tokens = tokens or {"main": OPERATOR_TOKEN}
     catalogs = {"prod": ConfiguredCatalog("rest", interest=office.interest), "dev.eu": ConfiguredCatalog("rest")}
-    context = AdminContext(office.inbox, replace(office.process), catalogs, lambda _: [], office.clock)
+    replicas = Replicas(office.inbox, replace(office.process), office.clock, is_shared=False)
+    context = AdminContext(office.inbox, replicas, catalogs, lambda _: [], office.clock)
     async with client(Service(), ui_router(context, operator_tokens(tokens))) as opened:
         if signs_in:
             reply = await opened.post("/ui/login", data={"token": next(iter(tokens.values()))})

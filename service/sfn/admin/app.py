@@ -7,7 +7,6 @@ from typing import Final
 from fastapi import APIRouter
 
 from sfn.admin.dead_letters import DeadLetterRoutes
-from sfn.admin.replicas import Replicas
 from sfn.admin.routes import AdminContext, Authenticate, CatalogRoutes, operator_route
 from sfn.admin.status import StatusRoutes
 from sfn.admin.tables import TableRoutes
@@ -15,13 +14,12 @@ from sfn.admin.tables import TableRoutes
 PREFIX: Final = "/admin/v1"
 
 
-def routes(context: AdminContext, authenticate: Authenticate, replicas: Replicas | None = None) -> APIRouter:
+def routes(context: AdminContext, authenticate: Authenticate) -> APIRouter:
     """Return the router of the admin API; each route requires the admin token.
 
     Args:
         context: the inbox, the catalogs and the state of the process.
         authenticate: identifies operators.
-        replicas: what all processes that share the inbox see; None if this is the only one.
     """
     router = APIRouter(
         prefix=PREFIX,
@@ -29,7 +27,7 @@ def routes(context: AdminContext, authenticate: Authenticate, replicas: Replicas
         route_class=operator_route(authenticate),
         responses={401: {"description": "not an operator"}, 503: {"description": "the inbox is unavailable"}},
     )
-    StatusRoutes(context, replicas).register(router)
+    StatusRoutes(context).register(router)
     TableRoutes(context).register(router)
     DeadLetterRoutes(context).register(router)
     CatalogRoutes(context).register(router)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import unquote
 
 import structlog
@@ -45,6 +45,9 @@ from sfn.worker.catalog_now import CatalogNow
 from sfn.worker.lag import LagHistory
 from sfn.worker.sweep import SweepReport
 from sfn.worker.table_files import TableFilesNow
+
+if TYPE_CHECKING:
+    from sfn.admin.replicas import Replicas
 
 Authenticate: TypeAlias = Callable[[bytes | None, str | None], str | None]
 """Return the name of the admin token in an `Authorization` header, sent from a client address; None if there is none.
@@ -167,7 +170,7 @@ class AdminContext:
 
     Attributes:
         inbox: the inbox.
-        process: state of this process.
+        replicas: the state of this process, and what others see that share its inbox.
         catalogs: the configured catalogs, by name.
         decode: decodes an undecodable request again; raises `Rejected`, also if its sender is not configured any more.
         clock: the wall clock.
@@ -178,7 +181,7 @@ class AdminContext:
     """
 
     inbox: Inbox
-    process: ProcessInfo
+    replicas: Replicas
     catalogs: Mapping[str, ConfiguredCatalog]
     decode: Callable[[UndecodableRequest], Sequence[Notification]]
     clock: Clock
@@ -186,6 +189,11 @@ class AdminContext:
     cached_stats: Callable[[], Awaitable[QueueStats]] | None = None
     stores: Mapping[str, str] = field(default_factory=dict)
     gateways: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def process(self) -> ProcessInfo:
+        """The state of this process."""
+        return self.replicas.process
 
     async def stats(self) -> QueueStats:
         """Return the statistics of the inbox."""
@@ -241,6 +249,7 @@ class AdminContext:
         return list(dict.fromkeys(catalogs)) or [name for name, one in self.catalogs.items() if one.is_sweepable]
 
 
+_RELEASE: Final = ":release"
 SENDER: Final = "operator"
 """Sender of the notifications that commands put."""
 BATCH_SIZE: Final = 500
@@ -268,7 +277,7 @@ class CatalogRoutes:
         )
         for path, route, name, status in (
             ("/reconcile", self.reconcile, "reconcile", HTTPStatus.ACCEPTED),
-            ("/drop-limits/{catalog}:release", self.release, "releaseDropLimit", HTTPStatus.OK),
+            (f"/drop-limits/{{catalog}}{_RELEASE}", self.release, "releaseDropLimit", HTTPStatus.OK),
             ("/catalogs/{catalog}:adopt", self.adopt, "adopt", HTTPStatus.OK),
             ("/catalogs/{catalog}:retire", self.retire, "retire", HTTPStatus.OK),
         ):
@@ -295,6 +304,9 @@ class CatalogRoutes:
 
     async def drop_limit(self, catalog: str) -> DropLimitDetails:
         """Return what the drop limit of a catalog let pass within the last hour, and how many tables it holds."""
+        if catalog.endswith(_RELEASE):
+            # This path, too, is one of `/drop-limits/{catalog}`.
+            raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, "a drop limit is released with POST", {"Allow": "POST"})
         self._context.configured_catalog(catalog)
         passed = await self._inbox.passed_steps(catalog)
         stats = await self._context.stats()

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
 
-from sfn.admin.replicas import ProcessReport, Replicas, merged_breakers, merged_senders, merged_view
+from sfn.admin.replicas import ProcessReport, merged_breakers, merged_senders, merged_view
 from sfn.admin.routes import SECURITY_EXTRA, AdminContext
 from sfn.admin.schemas import (
     AuditEntryModel,
@@ -35,16 +35,10 @@ MAX_LATE: Final = 10
 
 
 class StatusRoutes:
-    """Read-only routes.
+    """Read-only routes."""
 
-    Args:
-        context: the inbox, the catalogs and the state of this process.
-        replicas: what all processes that share the inbox see; None if this is the only one.
-    """
-
-    def __init__(self, context: AdminContext, replicas: Replicas | None = None) -> None:
+    def __init__(self, context: AdminContext) -> None:
         self._context, self._inbox = context, context.inbox
-        self._replicas = replicas or Replicas(context.inbox, context.process, context.clock, is_shared=False)
         self._tables = TableRoutes(context)
 
     def register(self, router: APIRouter) -> None:
@@ -61,7 +55,7 @@ class StatusRoutes:
         return ServiceReport(**dict(status), verdict=verdict_of(status, late, letters))
 
     async def _status(self, stats: QueueStats) -> ServiceStatus:
-        process, reports = self._context.process, await self._replicas.reports()
+        process, reports = self._context.process, await self._context.replicas.reports()
         breakers = merged_breakers(reports)
         return ServiceStatus(
             version=process.version,

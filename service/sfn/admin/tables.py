@@ -15,7 +15,9 @@ import structlog
 from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 
+from sfn.admin.replicas import merged_breakers
 from sfn.admin.routes import SECURITY_EXTRA, SENDER, AdminContext
+from sfn.admin.schemas import CircuitBreakerModel
 from sfn.admin.table_schemas import (
     CatalogNowModel,
     CheckAccepted,
@@ -32,7 +34,6 @@ from sfn.inbox.model import DeadLetterFilter, DeadLetterStatus, TableStatus, wai
 from sfn.inbox.table_list import ALWAYS, MAX_PAGE, ListedTable, Position, TableOrder, TableQuery
 from sfn.publish.policy import TableFilter
 from sfn.sfnfile.naming import dotted_name
-from sfn.worker.capacity import CircuitBreakerState
 
 LEVEL_SEPARATOR: Final = "\x1f"
 """Separator of the levels of a namespace in a path, as in Iceberg's REST catalog specification."""
@@ -87,25 +88,18 @@ class TableRoutes:
         for name in search.catalog:
             self._context.configured_catalog(name)
         now = self._context.clock.now()
-        try:
-            levels, matches = (
-                _fixed_levels(search.namespace, search.table),
-                _name_filter(search.namespace, search.table),
-            )
-        except ValueError:
-            detail = "namespace, table: expected levels joined by dots, none of them empty"
-            raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from None
         query = TableQuery(
             tuple(dict.fromkeys(search.catalog)) or tuple(self._context.catalogs),
             TableOrder.LAG if search.late else search.sort,
             frozenset(search.state),
             now - self._context.late_after if search.late else ALWAYS,
-            levels,
-            matches,
+            _fixed_levels(search.namespace, search.table),
+            _name_filter(search.namespace, search.table),
         )
         page = await self._inbox.list_tables(query, _position(search.after), search.limit)
+        breakers = merged_breakers(await self._context.replicas.reports())
         return TableListPage(
-            tables=[self._listed(one, now) for one in page.tables],
+            tables=[self._listed(one, now, breakers) for one in page.tables],
             next=_encode_position(page.next).decode() if page.next is not None else None,
         )
 
@@ -129,12 +123,13 @@ class TableRoutes:
         unpublished = UnpublishedReason.for_table(name, table_status, is_retired=retired, is_covered=is_covered)
         letters = await self._inbox.list_newest(DeadLetterFilter(status=None, table=name), MAX_DEAD_LETTERS)
         open_letter = next((one for one in letters if one.status is DeadLetterStatus.OPEN), None)
+        breakers = merged_breakers(await self._context.replicas.reports())
         model = TableModel.from_status(
             name,
             table_status,
             unpublished,
             letters,
-            self._listed(ListedTable(table_status.job, open_letter), self._context.clock.now()),
+            self._listed(ListedTable(table_status.job, open_letter), self._context.clock.now(), breakers),
             await self._inbox.outcome_history(name),
         )
         ask = self._context.process.catalog_now
@@ -171,8 +166,8 @@ class TableRoutes:
         similar = [f"did you mean {' or '.join(names)}?"] if names else []
         raise HTTPException(HTTPStatus.NOT_FOUND, "; ".join([f"the inbox knows no table {table}: {why}", *similar]))
 
-    def _listed(self, one: ListedTable, now: datetime) -> ListedTableModel:
-        cause = wait_cause(one, self._context.process.breakers(), now)
+    def _listed(self, one: ListedTable, now: datetime, breakers: Collection[CircuitBreakerModel]) -> ListedTableModel:
+        cause = wait_cause(one, breakers, now)
         return ListedTableModel.from_listed(one, now, self._context.late_after, cause)
 
     async def _similar_names(self, table: TableIdentifier) -> list[str]:
@@ -186,7 +181,7 @@ class TableRoutes:
         return []
 
 
-def wait_cause(one: ListedTable, breakers: Collection[CircuitBreakerState], now: datetime) -> str | None:
+def wait_cause(one: ListedTable, breakers: Collection[CircuitBreakerModel], now: datetime) -> str | None:
     """Return why a table waits, fails or was given up; None if all is well."""
     job = one.job
     if one.letter is not None:

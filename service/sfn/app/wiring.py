@@ -499,7 +499,7 @@ def _build_application(
     )
     operations = AdminContext(
         inbox=inbox,
-        process=process,
+        replicas=replicas,
         catalogs={
             name: ConfiguredCatalog(
                 one.type,
@@ -526,14 +526,14 @@ def _build_application(
         memory=memory,
         routers=[
             home_router(operations.clock, VERSION, has_operators=operated is not None),
-            *([] if operated is None else _operators_routers(operations, operated, replicas)),
+            *([] if operated is None else _operators_routers(operations, operated)),
             metering.routes(inbox.stats, process, access_control.scrapers),
         ],
     )
 
 
-def _operators_routers(operations: AdminContext, operators: OperatorAuth, replicas: Replicas) -> list[APIRouter]:
-    return [routes(operations, operators.authenticate, replicas), ui_router(operations, operators, replicas)]
+def _operators_routers(operations: AdminContext, operators: OperatorAuth) -> list[APIRouter]:
+    return [routes(operations, operators.authenticate), ui_router(operations, operators)]
 
 
 def _pull_source_model(state: SourceState) -> PullSourceModel:

@@ -16,7 +16,6 @@ from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 from typing_extensions import override
 
-from sfn.admin.replicas import Replicas
 from sfn.admin.routes import AdminContext, EncodedPathRoute
 from sfn.admin.status import StatusRoutes
 from sfn.admin.verdict import StatusProblem, describe_sweep, headline
@@ -42,20 +41,19 @@ _WRONG_TOKEN_PAUSE: Final = 0.5
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def ui_router(context: AdminContext, tokens: OperatorTokens, replicas: Replicas | None = None) -> APIRouter:
+def ui_router(context: AdminContext, tokens: OperatorTokens) -> APIRouter:
     """Return the routes of the page.
 
     Args:
         context: the inbox, the catalogs and the state of the process.
         tokens: the tokens of operators.
-        replicas: what all processes that share the inbox see; None if this is the only one.
     """
     sessions = Sessions(tokens, context.clock)
     renderer = Renderer(sessions, context.clock, context.process.version)
     router = APIRouter(include_in_schema=False)
     LoginRoutes(sessions, renderer).register(router)
     signed_in = APIRouter(include_in_schema=False, route_class=page_route(sessions, renderer))
-    OverviewRoutes(context, renderer, replicas).register(signed_in)
+    OverviewRoutes(context, renderer).register(signed_in)
     for pages in (
         TableListRoutes,
         TablePageRoutes,
@@ -160,9 +158,9 @@ class LoginRoutes:
 class OverviewRoutes:
     """The overview of the service."""
 
-    def __init__(self, context: AdminContext, renderer: Renderer, replicas: Replicas | None) -> None:
+    def __init__(self, context: AdminContext, renderer: Renderer) -> None:
         self._context, self._renderer = context, renderer
-        self._status = StatusRoutes(context, replicas)
+        self._status = StatusRoutes(context)
 
     def register(self, router: APIRouter) -> None:
         """Add the routes to a router."""
