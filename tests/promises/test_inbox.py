@@ -268,7 +268,9 @@ async def test_cancelled_claim_gives_its_jobs_back(ground: Ground) -> None:
             tasks.cancel_scope.cancel()
         if not found:
             await ground.hint(ORDERS)
-            found += [*await ground.claims(), *await ground.claims()]
+        with anyio.fail_after(20):
+            while not found:
+                await claim()
         assert [(str(claim.subject), claim.attempt) for claim in found] == [("prod:sales.orders", 1)]
         standing = await ground.inbox.table_status(ORDERS)
         assert standing is not None

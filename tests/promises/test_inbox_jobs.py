@@ -240,12 +240,8 @@ async def test_forgotten_job_leaves_nothing_behind(ground: Ground) -> None:
     assert await ground.inbox.at_location(RETURNS, AT) == frozenset()
     await ground.hint(ORDERS)
     orders = next(claim for claim in await ground.claims() if claim.subject == ORDERS)
-    assert (orders.attempt, orders.locations, orders.table_state, orders.cache) == (
-        1,
-        frozenset(),
-        TableState(),
-        PublishCache(),
-    )
+    found = (orders.attempt, orders.locations, orders.table_state, orders.cache)
+    assert found == (1, frozenset(), TableState(), PublishCache())
 
 
 async def test_dead_job_preserves_its_state_until_a_new_result(ground: Ground) -> None:

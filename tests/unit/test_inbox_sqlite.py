@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import closing, suppress
+from contextvars import ContextVar
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -55,6 +56,8 @@ UNLIMITED = Capacity(total=10**6, live=10**6, sweeps=1)
 ODD = UndecodableRequest("etl", "/v1/events", None, b"{", 1, "expected JSON")
 COMMAND = AdminCommand("ann", "", NOW)
 FEW, MANY = 300, 6_000
+
+opener: ContextVar[str] = ContextVar("opener")
 
 
 class OpenRunner(InlineRunner):
@@ -693,9 +696,12 @@ def test_new_inbox_has_this_version_and_all_of_its_tables(tmp_path: Path) -> Non
 
 
 async def test_puts_of_one_turn_of_the_event_loop_are_one_statement(tmp_path: Path) -> None:
-    statements: list[str] = []
+    statements, openers = list[str](), list[str]()
+    opener.set("this test")
     db, clock = connect(str(tmp_path / "inbox.db")), SystemClock()
-    writer = SqliteWriter(db, "inbox.db", missing=lambda: None, observe=lambda _: None, undone=lambda: None)
+    writer = SqliteWriter(
+        db, "inbox.db", missing=lambda: None, observe=lambda _: openers.append(opener.get("")), undone=lambda: None
+    )
     inbox = Inbox(writer, Operations(InboxConfig(), clock.now), clock, queue_limit=100, observe_fold=lambda _: None)
     db.set_trace_callback(statements.append)
     async with anyio.create_task_group() as tasks:
@@ -704,3 +710,4 @@ async def test_puts_of_one_turn_of_the_event_loop_are_one_statement(tmp_path: Pa
     assert (await inbox.put([Notification(ORDERS, "etl", "3")])).duplicates == 1
     assert await writer.close()
     assert len([one for one in statements if one.startswith("INSERT INTO event")]) == 2
+    assert set(openers) == {"this test"}  # not the thread's surroundings

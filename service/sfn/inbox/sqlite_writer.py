@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
@@ -368,6 +369,8 @@ class SqliteWriter:
         self._db, self.where, self._missing, self._observe = db, where, missing, observe
         self._transaction = SqliteTransaction(db)
         self._loop = asyncio.get_running_loop()
+        # The thread has none: where sniffio is installed, AnyIO would not know in a callback which loop runs.
+        self._context = copy_context()
         self._queue: SimpleQueue[list[_Call[Any]] | None] = SimpleQueue()
         self._leaving: list[_Call[Any]] = []
         self._append: _Append | None = None
@@ -507,7 +510,8 @@ class SqliteWriter:
         self._note(failure)
         seconds = time.perf_counter() - began
         try:
-            self._loop.call_soon_threadsafe(partial(self._deliver, calls, failure, seconds))
+            deliver = partial(self._deliver, calls, failure, seconds)
+            self._loop.call_soon_threadsafe(deliver, context=self._context)
         except RuntimeError:
             return False
         return True
