@@ -105,7 +105,7 @@ def staged(folder: Path, more: str = "", filled: int = 0, port: int = 0) -> Iter
     if filled:
         fill(folder / "inbox" / "inbox.db", "prod", filled)
     with start_blocking_portal("asyncio") as portal, portal.wrap_async_context_manager(lake(folder)) as made:
-        configuration = configure(made, ADMIN + more)
+        configuration = configure(made, ADMIN + more + ('[sweep]\nevery = "off"\n' if filled else ""))
         configuration.write_text(configuration.read_text().replace("port = 0", f"port = {port}"))
         configuration.chmod(0o600)
         with portal.wrap_async_context_manager(serving(configuration, launcher=launcher)) as daemon:

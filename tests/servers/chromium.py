@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -75,7 +76,8 @@ class Chromium:
 
     def press(self, text: str) -> None:
         """Press the button, or follow the link, with a text."""
-        path = f"//button[normalize-space()={text!r}] | //a[normalize-space()={text!r}]"
+        quoted = f"'{text}'"  # XPath has no escapes
+        path = f"//button[normalize-space()={quoted}] | //a[normalize-space()={quoted}]"
         self._driver.find_element(By.XPATH, path).click()
 
     def type(self, selector: str, text: str) -> None:
@@ -91,7 +93,8 @@ class Chromium:
             AssertionError: it does not come.
         """
         try:
-            WebDriverWait(self._driver, within, poll_frequency=0.1).until(
+            # A part that was just renewed is another element.
+            WebDriverWait(self._driver, within, 0.1, [StaleElementReferenceException]).until(
                 lambda driver: text in driver.find_element(By.TAG_NAME, "main").text
             )
         except Exception as error:
@@ -145,10 +148,14 @@ class Chromium:
     def _records(self, kind: str) -> list[dict[str, Any]]:
         return list(self._driver.get_log(kind))  # type: ignore[no-untyped-call] # it has no types
 
+    def forget_files(self) -> None:
+        """Forget cached files."""
+        self._driver.execute_cdp_cmd("Network.clearBrowserCache", {})
+
     def forget(self) -> None:
         """Forget cookies, cached files, and what the console said."""
         self.complaints()
-        self._driver.execute_cdp_cmd("Network.clearBrowserCache", {})
+        self.forget_files()
         self._driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
 
 
