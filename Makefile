@@ -24,7 +24,7 @@ define FETCHED
 endef
 export FETCHED
 
-.PHONY: help venv jars rck spark servers catalog demo tour test check coverage shape lint format simulate fuzz fuzz-readers faults bench bench-spark bench-audit soak lock clean
+.PHONY: help venv jars rck spark servers catalog demo tour test check coverage shape lint format simulate fuzz fuzz-readers faults bench bench-spark bench-audit soak pictures lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -139,6 +139,9 @@ bench-audit: spark ## measure audits of 100,000 tables against the goals, into t
 
 soak: venv ## run under load for ten minutes: memory and files must stay bounded (SFN_SOAK_SECONDS for less)
 	@$(BIN)/python -m tests.bench soak --soak-seconds "$${SFN_SOAK_SECONDS:-600}"
+
+pictures: servers ## make the pictures of the page for operators in docs/images (needs Chromium)
+	@SFN_PICTURES=docs/images $(BIN)/pytest -q tests/browser -k pictures
 
 # Only uv resolves for all platforms at once; it does not read pip's settings, so the index is passed. The locks of the image
 # have the versions of the first lock, so an image has the tested versions. PySpark (half a gigabyte) has a lock of its own,
