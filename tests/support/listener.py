@@ -42,7 +42,6 @@ from sfn.limits import BodyLimits, BodyMemory
 from sfn.publish.policy import TableFilter
 from sfn.telemetry.logs import RejectionLog
 from sfn.telemetry.metrics import Metrics
-from sfn.ui.app import ui_router
 from sfn.worker.capacity import CircuitBreakerState
 from sfn.worker.catalog_now import CatalogNow, CatalogNowState
 from sfn.worker.sweep import SweepReport
@@ -418,10 +417,6 @@ class Office:
         """The routes, for whoever holds the operators' token."""
         operators = self.operators if keyring is None else OperatorAuth(keyring, RejectionLog(OPERATORS_PARTY))
         return routes(self.context(), operators.authenticate)
-
-    def pages(self) -> APIRouter:
-        """The pages for the same operators."""
-        return ui_router(self.context(), self.operators)
 
     async def _catalog_now(self, _: TableIdentifier) -> CatalogNow:
         return self.answer

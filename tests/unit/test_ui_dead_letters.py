@@ -13,8 +13,8 @@ from sfn.domain.jobs import DeadLettered, DeadLetterReason
 from sfn.inbox.model import DeadLetterFilter, DeadLetterStatus
 from sfn.ui import dead_letters
 from tests.promises.inboxes import table
-from tests.support.browser import Browser, browsing
 from tests.support.listener import Office
+from tests.support.operators_page import Browser, browsing
 
 DENIED, FULL = "expected permission to write, found 403", "expected room for a file, found <b>ENOSPC</b>"
 PATH = "/ui/dead-letters"
@@ -139,7 +139,7 @@ async def test_a_group_is_replayed_after_a_question(browser: Browser, office: Of
     question = await browser.get(f"{PATH}/replay", like=1)
     assert "Replay 3 dead letters?" in question.text
     assert await open_ids(office) == [1, 2, 3, 4, 5, 6]
-    answer = await browser.send(question, f"{PATH}/replay")
+    answer = await browser.submit(question, f"{PATH}/replay")
     assert "3 dead letters replayed. The tables are in the queue" in answer.text
     assert await open_ids(office) == [2, 4, 6]
     (entry,) = await office.inbox.audit_log(None, 10)
@@ -151,26 +151,26 @@ async def test_letters_that_are_opened_after_the_question_stay_open(browser: Bro
     question = await browser.get(f"{PATH}/discard", like=1)
     office.clock.turn(1)
     await die(office, "late", DENIED)
-    await browser.send(question, f"{PATH}/discard")
+    await browser.submit(question, f"{PATH}/discard")
     assert await open_ids(office) == [2, 4, 6, 7]
 
 
 async def test_a_letter_is_discarded_after_a_question(browser: Browser) -> None:
     question = await browser.get(f"{PATH}/discard", id=2)
     assert "Discard 1 dead letter?" in question.text
-    answer = await browser.send(question, f"{PATH}/discard")
+    answer = await browser.submit(question, f"{PATH}/discard")
     assert "1 dead letter discarded." in answer.text
     assert "Dead letter 2: permanent, discarded" in answer.text
-    again = await browser.send(question, f"{PATH}/discard")
+    again = await browser.submit(question, f"{PATH}/discard")
     assert "No dead letter was discarded: none of them was open any more." in again.text
     assert "This letter is not open: it was discarded." in (await browser.get(f"{PATH}/replay", id=2)).text
 
 
 async def test_a_request_that_still_cannot_be_decoded_is_reported(browser: Browser, office: Office) -> None:
-    answer = await browser.send(await browser.get(f"{PATH}/replay", reason="undecodable"), f"{PATH}/replay")
+    answer = await browser.submit(await browser.get(f"{PATH}/replay", reason="undecodable"), f"{PATH}/replay")
     assert "1 request still cannot be decoded, so the letters stay open." in answer.text
     office.understood = [Notification(table("t1"), "etl")]
-    answer = await browser.send(await browser.get(f"{PATH}/replay", id=6), f"{PATH}/replay")
+    answer = await browser.submit(await browser.get(f"{PATH}/replay", id=6), f"{PATH}/replay")
     assert "1 dead letter replayed." in answer.text
 
 
@@ -178,7 +178,7 @@ async def test_an_order_needs_as_many_batches_as_there_are(
     browser: Browser, office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dead_letters, "MAX_BATCH", 1)
-    answer = await browser.send(await browser.get(f"{PATH}/discard", catalog="prod"), f"{PATH}/discard")
+    answer = await browser.submit(await browser.get(f"{PATH}/discard", catalog="prod"), f"{PATH}/discard")
     assert "5 dead letters discarded." in answer.text
     assert await open_ids(office) == [6]
 
@@ -195,7 +195,7 @@ async def test_an_order_that_takes_too_long_says_so(
 
     monkeypatch.setattr(office.inbox, "discard", slowly)
     monkeypatch.setattr(dead_letters, "ORDER_SECONDS", 0.01)
-    answer = await browser.send(await browser.get(f"{PATH}/discard"), f"{PATH}/discard")
+    answer = await browser.submit(await browser.get(f"{PATH}/discard"), f"{PATH}/discard")
     assert "1 dead letter discarded. Not all letters were reached" in answer.text
     assert await open_ids(office) == [2, 3, 4, 5, 6]
 
@@ -208,7 +208,7 @@ async def test_ten_thousand_letters_are_discarded(browser: Browser, office: Offi
     office.clock.turn(1)
     question = await browser.get(f"{PATH}/discard", cause_contains="expected a")
     assert "Discard 10,000 dead letters?" in question.text
-    answer = await browser.send(question, f"{PATH}/discard")
+    answer = await browser.submit(question, f"{PATH}/discard")
     assert "10,000 dead letters discarded." in answer.text
     assert len(await open_ids(office)) == 6
 
@@ -223,12 +223,12 @@ async def test_an_order_without_a_form_token_is_403(browser: Browser, office: Of
 
 async def test_a_form_that_names_no_letters_is_refused(browser: Browser, office: Office) -> None:
     question = await browser.get(f"{PATH}/discard")
-    answer = await browser.send(question, f"{PATH}/discard", before="")
+    answer = await browser.submit(question, f"{PATH}/discard", before="")
     assert (answer.status, len(await open_ids(office))) == (422, 6)
 
 
 async def test_without_a_session_the_login_is_shown(office: Office) -> None:
-    async with browsing(office, is_signed_in=False) as browser:
+    async with browsing(office, signs_in=False) as browser:
         for path in (PATH, f"{PATH}/1", f"{PATH}/replay?id=1"):
             page = await browser.get(path)
             assert (page.status, page.reply.headers["location"][:20]) == (303, "/ui/login?next=%2Fui")
@@ -244,7 +244,7 @@ async def test_the_result_of_an_order_never_shows_text_of_the_address(browser: B
 
 
 async def test_closed_letters_are_listed_with_the_operator(browser: Browser, office: Office) -> None:
-    await browser.send(await browser.get(f"{PATH}/discard", id=2), f"{PATH}/discard")
+    await browser.submit(await browser.get(f"{PATH}/discard", id=2), f"{PATH}/discard")
     page = await browser.get(PATH, status="discarded", view="list")
     assert "discarded by main" in page.text
     letters = await office.inbox.list_after(DeadLetterFilter(DeadLetterStatus.DISCARDED), 0, 9)

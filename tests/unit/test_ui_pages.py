@@ -17,9 +17,9 @@ from sfn.http.recent_requests import RecentRequests
 from sfn.ui import held_drops, operators_log
 from sfn.ui.home import home_router
 from tests.promises.inboxes import table
-from tests.support.browser import Browser, browsing
 from tests.support.clock import HandClock
 from tests.support.listener import EVENT, TOKEN, Office, got
+from tests.support.operators_page import Browser, browsing
 
 HELD, EVENTS, LOG = "/ui/held-drops", "/ui/events", "/ui/log"
 
@@ -71,12 +71,12 @@ async def test_held_tables_are_released_by_the_typed_name_only(browser: Browser,
     question = await browser.get(f"{HELD}/release", catalog="prod")
     assert "Release 2 held tables of prod?" in question.text
     for typed, found in (("Prod", "you typed “Prod”"), ("<b>", "you typed “<b>”"), ("", "the field was empty")):
-        wrong = await browser.send(question, f"{HELD}/release", typed=typed)
+        wrong = await browser.submit(question, f"{HELD}/release", typed=typed)
         assert wrong.status == 422
         assert f"Nothing was released: type the name of the catalog, “prod”; {found}." in wrong.text
         assert "b" not in {tag for tag, _ in wrong.elements}
     assert len(await office.ground.open_letters()) == 2
-    answer = await browser.send(question, f"{HELD}/release", typed="prod")
+    answer = await browser.submit(question, f"{HELD}/release", typed="prod")
     assert "2 tables released" in answer.text
     assert await office.ground.open_letters() == []
     (entry,) = await office.inbox.audit_log(None, 9)
@@ -91,7 +91,7 @@ async def test_a_release_without_a_form_token_is_403(browser: Browser, office: O
 
 async def test_a_catalog_is_swept(browser: Browser, office: Office) -> None:
     page = await browser.get(HELD, catalog="prod")
-    answer = await browser.send(page, f"{HELD}/sweep")
+    answer = await browser.submit(page, f"{HELD}/sweep")
     assert "The sweep is requested." in answer.text
     (entry,) = await office.inbox.audit_log(None, 9)
     assert (entry.actor, entry.action, entry.target) == ("main", "reconcile", "prod")
@@ -229,7 +229,7 @@ async def test_the_log_has_pages_newest_first(
     assert "No order yet." in (await browser.get(LOG)).text
     monkeypatch.setattr(operators_log, "PAGE", 2)
     for _ in range(3):
-        await browser.send(await browser.get(HELD, catalog="prod"), f"{HELD}/sweep")
+        await browser.submit(await browser.get(HELD, catalog="prod"), f"{HELD}/sweep")
         office.clock.turn(1)
     first = await browser.get(LOG)
     assert first.text.index("00:00:02") < first.text.index("00:00:01")
@@ -255,7 +255,7 @@ async def test_names_in_the_log_are_escaped(browser: Browser, office: Office) ->
 
 @pytest.mark.parametrize("path", [HELD, EVENTS, LOG, f"{HELD}/release?catalog=prod"])
 async def test_pages_need_a_session(office: Office, path: str) -> None:
-    async with browsing(office, is_signed_in=False) as browser:
+    async with browsing(office, signs_in=False) as browser:
         page = await browser.get(path)
         assert (page.status, page.reply.headers["location"].startswith("/ui/login?next=")) == (303, True)
 
