@@ -110,6 +110,8 @@ class Chromium:
 
     def save(self, file: Path, width: int = 1300) -> None:
         """Save a picture of the whole page."""
+        # The page is at least as high as the window.
+        self._driver.set_window_size(width, 500)
         height = int(self._driver.execute_script("return document.documentElement.scrollHeight"))
         self._driver.set_window_size(width, min(max(height + 140, 500), 2_400))
         file.parent.mkdir(parents=True, exist_ok=True)
