@@ -113,7 +113,7 @@ class Chromium:
         # The page is at least as high as the window.
         self._driver.set_window_size(width, 500)
         height = int(self._driver.execute_script("return document.documentElement.scrollHeight"))
-        self._driver.set_window_size(width, min(max(height + 140, 500), 2_400))
+        self._driver.set_window_size(width, min(max(height + 140, 500), 1_300))
         file.parent.mkdir(parents=True, exist_ok=True)
         self._driver.save_screenshot(str(file))
 
