@@ -394,7 +394,7 @@ async def test_what_the_brake_holds_is_looked_at_and_released(tmp_path: Path) ->
         await here.sfn("notify", "sales.orders", "--operation", "drop")
         await here.daemon.until_logged("settled", table="prod:sales.orders", outcome="dead")
         status = await here.sfn("status")
-        assert "  ! prod: the drop limit holds 1 table for an operator" in status.out
+        assert "  ! prod: the drop limit has held 1 table that would be dropped or rolled back" in status.out
         assert "sfn release prod" in status.out
         story = await here.sfn("status", "sales.orders", "--exit-code")
         assert (story.status, "held by the drop limit" in story.out) == (1, True)

@@ -140,7 +140,7 @@ def test_held_drops_pass_once_the_catalog_is_named(tmp_path: Path, chromium: Chr
         faults.populate(stage)
         faults.drops_held(stage)
         stage.sign_in(chromium)
-        chromium.until_shown("the drop limit holds")
+        chromium.until_shown("the drop limit has held")
         chromium.press("Held drops")
         chromium.press("Release…")
         chromium.type("#typed", "pord")

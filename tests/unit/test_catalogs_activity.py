@@ -8,7 +8,14 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from sfn.catalogs.activity import PING_INTERVAL, SLOW_ANSWER, CatalogActivity, CatalogAnswers, keep_pinging
+from sfn.catalogs.activity import (
+    FORGOTTEN_AFTER,
+    PING_INTERVAL,
+    SLOW_ANSWER,
+    CatalogActivity,
+    CatalogAnswers,
+    keep_pinging,
+)
 from sfn.catalogs.rest.catalog import RestCatalog
 from sfn.clock import SystemClock
 from sfn.errors import ErrorScope, Transient
@@ -62,6 +69,41 @@ def test_a_request_that_hangs_beside_others_that_are_answered_is_its_own_trouble
         assert activity.answers.unanswered_since(clock.now()) is None
         slow.failure = "none within 60 s"
         raise Ended
+    assert activity.answers.failing_since is None
+
+
+def test_an_answer_to_another_kind_of_request_ends_no_outage_of_one_kind() -> None:
+    clock = HandClock()
+    activity = CatalogActivity(clock)
+    began = clock.now()
+    with suppress(Ended), activity.request("table", "GET /tables/orders") as request:
+        clock.turn(30)
+        with activity.request("other"):
+            clock.turn(1)
+        assert activity.answers.unanswered_since(clock.now()) == began
+        assert activity.answers.cause(clock.now()) == "no answer yet to GET /tables/orders"
+        request.failure = "none within 60 s"
+        raise Ended
+    with activity.request("other"):
+        clock.turn(1)
+    answers = activity.answers
+    assert (answers.unanswered_since(clock.now()), answers.cause(clock.now())) == (began, "none within 60 s")
+    assert answers.answered_at == clock.now()
+    with activity.request("table"):
+        clock.turn(1)
+    assert activity.answers.unanswered_since(clock.now()) is None
+
+
+def test_a_failure_of_a_kind_that_is_not_asked_again_is_forgotten() -> None:
+    clock = HandClock()
+    activity = CatalogActivity(clock)
+    with suppress(Ended), activity.request("table") as request:
+        request.failure = "none"
+        raise Ended
+    clock.turn(FORGOTTEN_AFTER.total_seconds())
+    assert activity.answers.failing_since is not None
+    with activity.request("other"):
+        clock.turn(1)
     assert activity.answers.failing_since is None
 
 

@@ -9,9 +9,13 @@ import pytest
 
 from sfn.admin.schemas import CircuitBreakerModel, DeadLetterGroup, DropLimitModel, TableCountsModel
 from sfn.admin.table_schemas import ListedTableModel
+from sfn.admin.tables import wait_cause
 from sfn.admin.verdict import ServiceReport, StatusProblem, describe_sweep, verdict_of
 from sfn.cli.render import to_plain_text
 from sfn.cli.status import describe_problem, status_page
+from sfn.domain.identifiers import TableIdentifier
+from sfn.inbox.model import Job
+from sfn.inbox.table_list import ListedTable
 from tests.unit.admin_server import CALM, ENDED, NO_TABLES, NOON, SILENT, WELL, catalog, copied, swept
 
 URL = "http://127.0.0.1:8085"
@@ -57,7 +61,7 @@ def test_all_is_well() -> None:
     lines = lines_of(judged(WELL))
     assert lines[0] == "all is well: 3 tables; queue empty"
     assert f"sfn 1.2.3 at {URL}, up 3 h" in lines
-    assert " ".join(lines[-1].split()) == "prod 3 3 0 0 0 0 - 9 s ago 1 min ago: 3 tables, 0 differed"
+    assert " ".join(lines[-1].split()) == "prod 3 3 0 0 0 0 - 9 s ago 1 min ago: 3 tables checked, 0 queued"
 
 
 def test_a_service_starts_until_the_first_sweep_of_each_catalog_has_ended() -> None:
@@ -103,7 +107,7 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
         ),
         (
             catalog(unanswered_since=NOON - timedelta(seconds=12)),
-            "the catalog prod has not answered since 11:59:48 UTC (12 s): a request still waits for its answer",
+            "the catalog prod has not answered since 11:59:48 UTC (12 s)",
             "sfn check",
         ),
         (
@@ -118,7 +122,7 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
         ),
         (
             catalog(drop_limit=DropLimitModel(limit_reached=True, on_hold=12, steps=0, limit=10)),
-            "prod: the drop limit holds 12 tables for an operator; their files stay unchanged: more than 10 drops or",
+            "prod: the drop limit has held 12 tables that would be dropped or rolled back: more than 10 tables dropped",
             "release prod",
         ),
         (
@@ -190,8 +194,7 @@ def test_late_tables_of_one_cause_are_named_together_and_an_outage_is_told_once(
     outage, waits = judged(status, late).verdict.problems
     assert outage.cause == "no connection"
     assert (
-        waits.cause
-        == "because the catalog prod has not answered (sales.orders, sales.stock); the store hangs (sales.returns)"
+        waits.cause == "the catalog prod has not answered (sales.orders, sales.stock); the store hangs (sales.returns)"
     )
 
 
@@ -215,9 +218,7 @@ def test_a_store_that_failed_is_not_told_again_by_its_catalog() -> None:
     unknown = copied(SILENT, scope="store", name="prod")
     known = copied(unknown, name="s3://lake")
     assert [one.what for one in problems(copied(WELL, breakers=[unknown, known]))] == ["the store s3://lake has failed"]
-    assert [one.what for one in problems(copied(WELL, breakers=[unknown]))] == [
-        "the store of tables of prod has failed"
-    ]
+    assert [one.what for one in problems(copied(WELL, breakers=[unknown]))] == ["a store of tables of prod has failed"]
 
 
 def test_a_single_table_that_somebody_dropped_is_said_and_alarms_nobody() -> None:
@@ -278,3 +279,13 @@ def test_commits_that_nobody_knows_the_outcome_of_are_said_but_alarm_nobody() ->
 
 def test_names_of_others_steer_no_terminal() -> None:
     assert "\x1b" not in to_plain_text(status_page(swept(failed_tables=["\x1b[2J"]), URL, NOON))
+
+
+def test_a_table_waits_for_its_own_store_whatever_the_catalog_s_name_says() -> None:
+    place = frozenset({"s3://lake/orders"})
+    job = Job(TableIdentifier("prod", ("sales",), "orders"), NOON, attempt=2, locations=place, pending_since=NOON)
+    by_catalog = copied(SILENT, scope="store", name="prod", error="f: expected a, found the file of another table")
+    by_store = copied(by_catalog, name="s3://lake", error="f: expected permission, found EACCES; do this")
+    cause = wait_cause(ListedTable(job), [by_catalog, by_store], {"s3://lake": "lake"}, NOON)
+    assert cause == "the store lake (s3://lake) has failed for 3 min 20 s: expected permission, found EACCES"
+    assert wait_cause(ListedTable(job), [copied(by_store, name="s3://other")], {}, NOON) != cause

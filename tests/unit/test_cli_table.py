@@ -39,6 +39,9 @@ def letter(reason: str) -> DeadLetterModel:
     return copied(LETTER, reason=reason)
 
 
+ON_PURPOSE = "if prod lost the table, restore it there; if it was dropped on purpose:"
+
+
 @pytest.mark.parametrize(
     ("shown", "said", "tone", "command"),
     [
@@ -77,9 +80,9 @@ def letter(reason: str) -> DeadLetterModel:
         ),
         (
             table(state="dead", dead_letters=[letter("held-drop")]),
-            "held by the drop limit since 11:00:00 UTC (1 h) until an operator acts; if it is right:",
+            f"held by the drop limit since 11:00:00 UTC (1 h); {ON_PURPOSE}",
             Tone.BAD,
-            "sfn dead-letters replay 7",
+            "sfn release prod",
         ),
         (
             table(state="dead", dead_letters=[letter("foreign-catalog")]),
@@ -171,7 +174,7 @@ def test_the_story_has_everything() -> None:
         "pending     at least file:///w/m/2.json; a rename to sales.sold; a drop with purge",
         "last check  failed 3 s ago: the disk is full",
         "failing     for 2 min, 1 attempt",
-        "next check  due, waits for a worker, not before 1 s from now",
+        "next check  is due now, not before 1 s from now",
         "refresh     in 8 h",
         "last event  9 s ago from etl, event e1",
         '            {"name": "orders"}',
@@ -224,7 +227,7 @@ def test_the_next_look(shown: TableModel, said: str) -> None:
     [
         ("held-drop", "`sfn release prod`"),
         ("foreign-catalog", "`sfn adopt prod --from CATALOG_ID sales.orders`"),
-        ("foreign-file", "move the file away"),
+        ("foreign-file", "move or delete it"),
         ("location-refused", "catalogs.prod.allowed_locations"),
         ("permanent", "fix the problem in the detail"),
         ("exhausted", "fix the last error"),
@@ -265,7 +268,7 @@ def test_a_late_table_says_since_when_and_why() -> None:
     queued = copied(late, due_at=NOON + timedelta(seconds=4))
     said = "late since 11:58:30 UTC (1 min 30 s): the catalog is silent"
     assert table_verdict(queued, NOON) == TableVerdict(f"{said}; next attempt in 4 s", VerdictSeverity.WARNING)
-    assert table_verdict(copied(late, state="leased"), NOON).text == f"{said}; at a worker now"
+    assert table_verdict(copied(late, state="leased"), NOON).text == f"{said}; a worker has it now"
     early = copied(queued, late=False, due_at=NOON)
     waits = "a notification is pending; its check was due 0 s ago: the catalog is silent"
     assert table_verdict(early, NOON).text == waits
@@ -326,3 +329,12 @@ def test_the_answer_of_the_catalog_follows_what_is_published(shown: TableModel, 
     at = next(number for number, line in enumerate(page) if line.startswith("catalog now"))
     assert page[at - 2].startswith("published")
     assert (page[at].removeprefix("catalog now").strip(), *page[at + 1 : at + len(lines)]) == lines
+
+
+def test_a_table_that_no_event_reported_is_behind_once_the_catalog_is_asked() -> None:
+    answer = CatalogNowModel(
+        state="found", metadata_location="s3://b/9.json", table_uuid=None, answered_at=NOON, agrees=False, error=None
+    )
+    found = table_verdict(copied(table(), catalog_now=answer), NOON)
+    assert (found.text.partition(":")[0], found.command) == ("behind the catalog", "sfn notify prod:sales.orders")
+    assert table_verdict(copied(table(), catalog_now=copied(answer, agrees=True)), NOON).severity == "good"

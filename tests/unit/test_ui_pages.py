@@ -201,7 +201,7 @@ async def test_repeated_refusals_are_one_problem_that_fades(browser: Browser, of
     assert problem["since"] == "2026-01-01T00:00:00Z"
     assert problem["cause"] == (
         "no valid token or signature from 10.0.0.0, 10.0.0.1, 10.0.0.2 and 2 more (last at 00:05:00 UTC); "
-        "from there came the last accepted request of etl"
+        "the last accepted request of etl came from there"
     )
     assert "senders.etl.secrets" in problem["advice"]
     assert "23 requests with events were refused with 401" in (await browser.get("/ui")).text

@@ -30,7 +30,10 @@ def remedy_for(letter: DeadLetterModel, foreign_id: str | None = None) -> str:
     catalog, table = letter.catalog, encode_identifier(letter.namespace or [], letter.name or "")
     match letter.reason:
         case DeadLetterReason.HELD_DROP:
-            return f"check the catalog; if the drop is intended: `sfn release {catalog}`, or {replay} for this table"
+            return (
+                f"if {catalog} lost the table, restore it there; if it was dropped on purpose, `sfn release {catalog}` "
+                f"drops all held tables, and {replay} this one"
+            )
         case DeadLetterReason.FOREIGN_CATALOG:
             adopt = f"`{adopt_command(catalog, foreign_id, table)}`"
             return (
@@ -38,7 +41,7 @@ def remedy_for(letter: DeadLetterModel, foreign_id: str | None = None) -> str:
                 "or move one of the two tables"
             )
         case DeadLetterReason.FOREIGN_FILE:
-            return f"move the file away, then {replay}"
+            return f"inspect the file, then move or delete it; then {replay}"
         case DeadLetterReason.LOCATION_REFUSED:
             settings = f"stores.NAME.prefix or catalogs.{catalog}.allowed_locations"
             return f"set {settings}, or exclude the table; restart the service, then {replay}"

@@ -238,7 +238,7 @@ def _view(catalog_id: str | None, answers: CatalogAnswers, now: datetime) -> Cat
         catalog_id=catalog_id,
         answered_at=answers.answered_at,
         unanswered_since=answers.unanswered_since(now),
-        error=answers.error or None,
+        error=answers.cause(now),
     )
 
 

@@ -116,6 +116,7 @@ class DeadLetterGroup(AdminModel):
     cause: str = Field(description="the cause of the newest of them")
     newest: int | None = Field(default=None, description="id of the newest of them")
     table: str | None = Field(default=None, description="its table, as `catalog:table`; null if it is not about one")
+    detail: str | None = Field(default=None, description="its detail")
 
 
 class DeadLetterCause(AdminModel):

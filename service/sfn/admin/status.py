@@ -130,11 +130,16 @@ class StatusRoutes:
             newest = await self._inbox.list_newest(DeadLetterFilter(reason=DeadLetterReason(reason)), 1)
             since = min(at for (_, one), at in stats.letters_since.items() if one == reason)
             if newest:
-                subject = newest[0].subject
-                table = str(subject) if isinstance(subject, TableIdentifier) else None
-                cause, number = newest[0].cause, newest[0].id
+                letter = newest[0]
+                table = str(letter.subject) if isinstance(letter.subject, TableIdentifier) else None
                 group = DeadLetterGroup(
-                    reason=reason, count=count, since=since, cause=cause, newest=number, table=table
+                    reason=reason,
+                    count=count,
+                    since=since,
+                    cause=letter.cause,
+                    newest=letter.id,
+                    table=table,
+                    detail=letter.detail,
                 )
                 groups.append(group)
         return groups

@@ -146,7 +146,10 @@ class ListedTableModel(AdminModel):
     cause: str | None = Field(description="why it waits, fails, or was given up; null if all is well")
     next_attempt_at: datetime | None = Field(description="null for a table that waits for an operator or an event")
     attempt: int
-    metadata_location: str | None = Field(description="the metadata location in its file; null without a file")
+    file: Literal["live", "dropped", "none"] = Field(
+        default="live", description="live: readers follow it; dropped: it says that the table is dropped or renamed"
+    )
+    metadata_location: str | None = Field(description="the metadata location in its file; null without a live file")
     written_at: datetime | None
     dead_letter: int | None = Field(description="id of its open dead letter")
 
@@ -164,6 +167,7 @@ class ListedTableModel(AdminModel):
                 "cause": cause,
                 "next_attempt_at": job.due_at if job.state == "queued" else None,
                 "attempt": job.attempt,
+                "file": "live" if live is not None else "dropped" if job.locations else "none",
                 "metadata_location": live.metadata_location if live is not None else None,
                 "written_at": live.written_at if live is not None else None,
                 "dead_letter": one.letter.id if one.letter is not None else None,

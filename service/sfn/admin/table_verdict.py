@@ -70,7 +70,7 @@ def table_verdict(table: TableModel, now: datetime) -> TableVerdict:
         return TableVerdict(
             "a drop or rollback is held by the drop limit until an operator acts", VerdictSeverity.BAD, command
         )
-    upcoming = "at a worker now" if table.state == "leased" else f"next attempt {format_ago(table.due_at, now)}"
+    upcoming = "a worker has it now" if table.state == "leased" else f"next attempt {describe_due(table.due_at, now)}"
     if table.late and table.waiting_since is not None:
         cause = table.cause or "no cause is known"
         return TableVerdict(
@@ -92,9 +92,19 @@ def table_verdict(table: TableModel, now: datetime) -> TableVerdict:
         return TableVerdict(waits, VerdictSeverity.GOOD if is_right else VerdictSeverity.WARNING)
     if table.published is None:
         return _without_file(table)
+    answer = table.catalog_now
+    if answer is not None and answer.agrees is False:
+        text = "behind the catalog: it answers another metadata file, and no event has reported that"
+        name = f"{table.catalog}:{encode_identifier(table.namespace, table.name)}"
+        return TableVerdict(text, VerdictSeverity.WARNING, f"sfn notify {name}")
     return TableVerdict(
         f"published; the file was written {format_ago(table.published.written_at, now)}", VerdictSeverity.GOOD
     )
+
+
+def describe_due(at: datetime, now: datetime) -> str:
+    """Return when something is due, which may be at once."""
+    return format_ago(at, now) if at > now else "is due now"
 
 
 def _since(at: datetime, now: datetime) -> str:
@@ -154,8 +164,9 @@ def _given_up(table: TableModel, letter: DeadLetterModel | None, now: datetime) 
     name = encode_identifier(table.namespace, table.name)
     match reason:
         case DeadLetterReason.HELD_DROP:
-            text = f"held by the drop limit{since} until an operator acts; if it is right:"
-            return TableVerdict(text, VerdictSeverity.BAD, replay)
+            held = f"held by the drop limit{since}; if {table.catalog} lost the table, restore it there"
+            command = f"sfn release {table.catalog}"
+            return TableVerdict(f"{held}; if it was dropped on purpose:", VerdictSeverity.BAD, command)
         case DeadLetterReason.FOREIGN_CATALOG:
             command = adopt_command(table.catalog, table.foreign_catalog_id, name)
             text = f"blocked{since} by a file of another catalog_id; if that file is this catalog's:"
@@ -201,7 +212,7 @@ def describe_next(table: TableModel, now: datetime) -> str:
         case _:
             wait = table.not_before
             early = f", not before {format_duration(wait - now)} from now" if wait is not None and wait > now else ""
-            return f"{format_ago(table.due_at, now) if table.due_at > now else 'due, waits for a worker'}{early}"
+            return f"{describe_due(table.due_at, now)}{early}"
 
 
 def describe_catalog_now(answer: CatalogNowModel) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from difflib import get_close_matches
 from http import HTTPStatus
@@ -27,10 +27,12 @@ from sfn.admin.table_schemas import (
     TableSearch,
     UnpublishedReason,
 )
+from sfn.admin.verdict import breaker_subject
 from sfn.clock import format_duration
 from sfn.domain.events import Notification
 from sfn.domain.identifiers import TableIdentifier, decode_identifier
-from sfn.inbox.model import DeadLetterFilter, DeadLetterStatus, TableStatus, waiting_since
+from sfn.domain.jobs import DeadLetterReason
+from sfn.inbox.model import DeadLetterFilter, DeadLetterStatus, Job, TableStatus, cause_of, waiting_since
 from sfn.inbox.table_list import ALWAYS, MAX_PAGE, ListedTable, Position, TableOrder, TableQuery
 from sfn.publish.policy import TableFilter
 from sfn.sfnfile.naming import dotted_name
@@ -167,7 +169,8 @@ class TableRoutes:
         raise HTTPException(HTTPStatus.NOT_FOUND, "; ".join([f"the inbox knows no table {table}: {why}", *similar]))
 
     def _listed(self, one: ListedTable, now: datetime, breakers: Collection[CircuitBreakerModel]) -> ListedTableModel:
-        cause = wait_cause(one, breakers, now)
+        stores = {prefix: name for name, prefix in self._context.stores.items()}
+        cause = wait_cause(one, breakers, stores, now)
         return ListedTableModel.from_listed(one, now, self._context.late_after, cause)
 
     async def _similar_names(self, table: TableIdentifier) -> list[str]:
@@ -181,8 +184,17 @@ class TableRoutes:
         return []
 
 
-def wait_cause(one: ListedTable, breakers: Collection[CircuitBreakerModel], now: datetime) -> str | None:
-    """Return why a table waits, fails or was given up; None if all is well."""
+def wait_cause(
+    one: ListedTable, breakers: Collection[CircuitBreakerModel], stores: Mapping[str, str], now: datetime
+) -> str | None:
+    """Return why a table waits, fails or was given up; None if all is well.
+
+    Args:
+        one: the table, with its open dead letter.
+        breakers: the breakers that are not closed.
+        stores: names of the configured stores by their prefix.
+        now: the present.
+    """
     job = one.job
     if one.letter is not None:
         return f"dead letter {one.letter.id} ({one.letter.reason}): {one.letter.cause}"
@@ -190,17 +202,27 @@ def wait_cause(one: ListedTable, breakers: Collection[CircuitBreakerModel], now:
         return f"given up ({job.reason}); the dead letter was discarded"
     if waiting_since(job) is None and job.attempt == 0:
         return None
-    for breaker in breakers:
-        if breaker.name in {job.subject.catalog, ""} and breaker.allowed_probes <= 1:
+    for breaker in sorted(breakers, key=lambda breaker: not _is_store_of(breaker, job)):
+        is_its_own = breaker.name in {job.subject.catalog, ""} or _is_store_of(breaker, job)
+        if is_its_own and breaker.allowed_probes <= 1:
             failing = format_duration(now - breaker.failing_since)
-            return f"the {breaker.scope} {breaker.name} has failed for {failing}: {breaker.error}"
+            # The error of a breaker is that of one table, and may name another one's file.
+            cause = cause_of(DeadLetterReason.PERMANENT, breaker.error, breaker.error)
+            return f"{breaker_subject(breaker, stores)} has failed for {failing}: {cause}"
     failed = job.last_result.why if job.last_result is not None and job.last_result.why is not None else ""
     if job.state == "leased" and job.claimed_at is not None:
         running = f"attempt {job.attempt} has run for {format_duration(now - job.claimed_at)}"
-        return f"{running}; the one before: {failed}" if failed and job.attempt > 1 else running
+        return f"{running}; attempt {job.attempt - 1} failed: {failed}" if failed and job.attempt > 1 else running
     if failed:
         return failed
     return "waits for a free worker" if job.due_at <= now else f"waits {format_duration(job.due_at - now)} on purpose"
+
+
+def _is_store_of(breaker: CircuitBreakerModel, job: Job) -> bool:
+    """Return whether a breaker is that of the store in which a table lies."""
+    live = job.table_state.live
+    places = {*job.locations, *([live.location] if live is not None else [])}
+    return "://" in breaker.name and any(place.startswith(breaker.name) for place in places)
 
 
 def _fixed_levels(*globs: str | None) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ The status of the service, its page and the command line show the same verdict.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -19,6 +19,7 @@ from sfn.admin.schemas import (
     CircuitBreakerModel,
     DeadLetterGroup,
     ServiceStatus,
+    StoreModel,
     SweepModel,
 )
 from sfn.admin.table_schemas import ListedTableModel
@@ -82,7 +83,7 @@ def verdict_of(status: ServiceStatus, late: Sequence[ListedTableModel], letters:
     for breaker in status.breakers:
         # A failed store has a breaker of its own.
         if not (known_stores and breaker.scope == "store" and "://" not in breaker.name):
-            problems += _breaker_problems(breaker)
+            problems += _breaker_problems(breaker, status.stores)
     silent = {one.catalog for one in problems if one.kind == "catalog"}
     for catalog in status.catalogs:
         if catalog.unanswered_since is not None and catalog.name not in silent:
@@ -133,7 +134,7 @@ def describe_sweep(sweep: SweepModel | None, now: datetime) -> str:
     when = format_ago(sweep.ended_at or sweep.started_at, now)
     if sweep.state != "ended":
         return f"{sweep.state} {when}"
-    return f"{when}: {pluralise(sweep.tables, 'table')}, {sweep.differences_total:,} differed"
+    return f"{when}: {pluralise(sweep.tables, 'table')} checked, {sweep.differences_total:,} queued"
 
 
 def _process_problems(status: ServiceStatus) -> Iterator[StatusProblem]:
@@ -159,23 +160,34 @@ def _process_problems(status: ServiceStatus) -> Iterator[StatusProblem]:
             )
 
 
-def _breaker_problems(breaker: CircuitBreakerModel) -> Iterator[StatusProblem]:
+def _breaker_problems(breaker: CircuitBreakerModel, stores: Sequence[StoreModel]) -> Iterator[StatusProblem]:
     # A breaker with more than one probe has had a success since, so the problem is over.
     if breaker.allowed_probes > 1:
         return
-    name = f" {breaker.name}" if breaker.name else ""
-    # Until the store of a table is known, its breaker has the name of the catalog.
-    if breaker.scope == "store" and "://" not in breaker.name:
-        name = f" of tables of {breaker.name}"
     verb = "has not answered" if breaker.scope == "catalog" else "has failed"
     yield StatusProblem(
         kind=breaker.scope,
         catalog=breaker.name if breaker.scope == "catalog" else None,
-        what=f"the {breaker.scope}{name} {verb}",
+        what=f"{breaker_subject(breaker, {one.prefix: one.name for one in stores})} {verb}",
         since=breaker.failing_since,
         cause=breaker.error,
         command="sfn check",
     )
+
+
+def breaker_subject(breaker: CircuitBreakerModel, stores: Mapping[str, str]) -> str:
+    """Return what a breaker is about, by the names in the settings.
+
+    Args:
+        breaker: the breaker.
+        stores: names of the configured stores by their prefix.
+    """
+    if breaker.scope != "store":
+        return f"the {breaker.scope}{f' {breaker.name}' if breaker.name else ''}"
+    if breaker.name in stores:
+        return f"the store {stores[breaker.name]} ({breaker.name})"
+    # Until the store of a table is known, its breaker has the name of the catalog.
+    return f"the store {breaker.name}" if "://" in breaker.name else f"a store of tables of {breaker.name}"
 
 
 def _unanswered(catalog: CatalogModel) -> StatusProblem:
@@ -184,7 +196,7 @@ def _unanswered(catalog: CatalogModel) -> StatusProblem:
         catalog=catalog.name,
         what=f"the catalog {catalog.name} has not answered",
         since=catalog.unanswered_since,
-        cause=catalog.error or "a request still waits for its answer",
+        cause=catalog.error,
         command="sfn check",
     )
 
@@ -220,10 +232,10 @@ def _late_cause(
     causes: dict[str, list[str]] = {}
     for one in waiting:
         cause = one.cause or "no cause is known"
-        because = next((outage for outage in outages if outage.cause and outage.cause in cause), None)
+        because = next((one for one in outages if cause.startswith(f"{one.what.rpartition(' has ')[0]} has ")), None)
         if because is None and one.state == "leased":
             because = next((outage for outage in outages if outage.catalog == catalog), None)
-        causes.setdefault(f"because {because.what}" if because is not None else cause, []).append(one.table)
+        causes.setdefault(because.what if because is not None else cause, []).append(one.table)
     shown = []
     for cause, tables in list(causes.items())[:_MAX_NAMED]:
         more = ", …" if len(tables) > _MAX_NAMED or number > len(waiting) else ""
@@ -240,7 +252,7 @@ def _unauthorized_problems(status: ServiceStatus) -> Iterator[StatusProblem]:
     more = f" and {len(clients) - _MAX_NAMED:,} more" if len(clients) > _MAX_NAMED else ""
     last_at = max(one.last_at for one in clients)
     senders = list(dict.fromkeys(name for one in clients for name in one.senders))[:_MAX_NAMED]
-    known = f"; from there came the last accepted request of {', '.join(senders)}" if senders else ""
+    known = f"; the last accepted request of {', '.join(senders)} came from there" if senders else ""
     secrets = " or ".join(f"senders.{name}.secrets" for name in senders or ["NAME"])
     count = sum(one.count for one in clients)
     yield StatusProblem(
@@ -248,20 +260,22 @@ def _unauthorized_problems(status: ServiceStatus) -> Iterator[StatusProblem]:
         what=f"{pluralise(count, 'request')} with events {'was' if count == 1 else 'were'} refused with 401",
         since=min(one.since for one in clients),
         cause=f"no valid token or signature from {', '.join(addresses)}{more} (last at {last_at:%H:%M:%S} UTC){known}",
-        advice=f"compare {secrets} with the sender's token; if no sender of yours is there, nothing is lost",
+        advice=f"compare {secrets} with the sender's token; the next sweep finds the tables of refused events, "
+        "and `sfn reconcile` finds them at once; requests of strangers do no harm",
     )
 
 
 def _letter_problem(group: DeadLetterGroup) -> StatusProblem:
     number = pluralise(group.count, "dead letter")
     is_one = group.count == 1 and group.newest is not None
+    cause = group.detail if is_one and group.detail else group.cause
     about = f" of {group.table}" if is_one and group.table is not None else ""
     more = "" if group.count == 1 else " (the newest of them)"
     return StatusProblem(
         kind="dead-letters",
         what=f"{number}{about} ({group.reason})",
         since=group.since,
-        cause=f"{group.cause}{more}",
+        cause=f"{cause}{more}",
         command=f"sfn dead-letters show {group.newest}" if is_one else "sfn dead-letters list --by-cause",
     )
 
@@ -303,13 +317,13 @@ def _drop_limit_problems(catalog: CatalogModel) -> Iterator[StatusProblem]:
         yield StatusProblem(
             kind="held-drops",
             catalog=name,
-            what=f"{name}: the drop limit holds {pluralise(held, 'table')} for an operator; "
-            f"{'its' if held == 1 else 'their'} files stay unchanged",
+            what=f"{name}: the drop limit has held {pluralise(held, 'table')} that would be dropped or rolled back",
             since=drop_limit.held_since,
-            cause=f"more than {pluralise(drop_limit.limit, 'drop')} or rollbacks within an hour",
+            cause=f"more than {pluralise(drop_limit.limit, 'table')} dropped or rolled back within an hour"
+            + (f"; {drop_limit.steps:,} of them passed before the limit" if drop_limit.steps else ""),
             command=f"sfn tables --held --catalog {name}",
-            advice=f"if {name} lost the tables, restore them there, then `sfn reconcile --catalog {name}`; "
-            f"if they were dropped on purpose, `sfn release {name}`",
+            advice=f"if {name} lost the tables, restore them there, also those that passed, then "
+            f"`sfn reconcile --catalog {name}`; if they were dropped on purpose, `sfn release {name}`",
         )
     elif drop_limit.limit_reached:
         what = f"{name}: the drop limit is reached, further drops will be held"

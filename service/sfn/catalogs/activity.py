@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, NoReturn, Protocol, runtime_checkable
 
@@ -19,22 +20,28 @@ PING_INTERVAL: Final = timedelta(seconds=30)
 """A catalog that answered nothing for so long is asked, so that an outage is seen although nothing is committed."""
 
 
+FORGOTTEN_AFTER: Final = timedelta(minutes=10)
+"""A failure of one kind of request is forgotten after so long, if other kinds have been answered since."""
+
+
 @dataclass(frozen=True, slots=True)
 class CatalogAnswers:
     """What is known of a catalog's answers at one time.
 
     Attributes:
         answered_at: when the last useful answer came; None if none did since the process started.
-        failing_since: start of the first of the requests that failed since then; None if the last one succeeded.
-        error: why the last of them failed; empty if none did.
-        asked_at: start of the oldest request that waits for an answer, and that no answer came after; None if there is
-            none.
+        failing_since: start of the first request of the outage; None if no kind of request fails.
+        error: why its last request failed; empty if none did.
+        asked_at: start of the oldest request that waits for an answer, and that no answer of its kind came after; None
+            if there is none.
+        waiting_for: that request, for operators; empty if there is none.
     """
 
     answered_at: datetime | None = None
     failing_since: datetime | None = None
     error: str = ""
     asked_at: datetime | None = None
+    waiting_for: str = ""
 
     def unanswered_since(self, now: datetime) -> datetime | None:
         """Return since when the catalog has not answered; None if it answers."""
@@ -42,20 +49,45 @@ class CatalogAnswers:
             return self.failing_since
         return self.asked_at if self.asked_at is not None and now - self.asked_at >= SLOW_ANSWER else None
 
+    def cause(self, now: datetime) -> str | None:
+        """Return why the catalog has not answered; None if it answers."""
+        if self.unanswered_since(now) is None:
+            return None
+        return self.error or f"no answer yet to {self.waiting_for or 'a request'}"
+
 
 class Request:
     """A request that waits for its answer.
 
     Attributes:
+        kind: what it asks for. A catalog may answer one kind, such as its configuration, and no other.
+        what: the request, for operators.
         started_at: when it was sent.
         failure: why its answer is of no use, set by the adapter; None if it is useful.
         is_neutral: True if its answer says nothing about the catalog as a whole.
     """
 
-    def __init__(self, started_at: datetime) -> None:
-        self.started_at = started_at
+    def __init__(self, kind: str, what: str, started_at: datetime) -> None:
+        self.kind, self.what, self.started_at = kind, what, started_at
         self.failure: str | None = None
         self.is_neutral = False
+
+
+@dataclass(frozen=True, slots=True)
+class _KindAnswers:
+    """The answers to one kind of request: the last useful one, and the failures since.
+
+    Attributes:
+        answered_at: when the last useful answer came.
+        failing_since: start of the first request that failed since then.
+        failed_at: when the last of them failed.
+        error: why.
+    """
+
+    answered_at: datetime | None = None
+    failing_since: datetime | None = None
+    failed_at: datetime | None = None
+    error: str = ""
 
 
 class CatalogActivity:
@@ -68,13 +100,27 @@ class CatalogActivity:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._waiting: dict[Request, None] = {}
-        self._answers = CatalogAnswers()
+        self._kinds: defaultdict[str, _KindAnswers] = defaultdict(_KindAnswers)
 
     @property
     def answers(self) -> CatalogAnswers:
         """What is known now."""
-        waiting = (one.started_at for one in self._waiting if self._is_news(one))
-        return replace(self._answers, asked_at=next(waiting, None))
+        answered = [one.answered_at for one in self._kinds.values() if one.answered_at is not None]
+        answered_at = max(answered, default=None)
+        first: _KindAnswers | None = None
+        for one in self._kinds.values():
+            if one.failing_since is None or self._is_forgotten(one, answered_at):
+                continue
+            if first is None or first.failing_since is None or one.failing_since < first.failing_since:
+                first = one
+        waiting = next((one for one in self._waiting if self._is_news(one)), None)
+        return CatalogAnswers(
+            answered_at,
+            first.failing_since if first is not None else None,
+            first.error if first is not None else "",
+            waiting.started_at if waiting is not None else None,
+            waiting.what if waiting is not None else "",
+        )
 
     @property
     def is_idle(self) -> bool:
@@ -84,12 +130,16 @@ class CatalogActivity:
         return answered_long_ago and answers.asked_at is None
 
     @contextmanager
-    def request(self) -> Iterator[Request]:
+    def request(self, kind: str = "", what: str = "") -> Iterator[Request]:
         """Record a request, which lasts as long as the block.
 
         One that is cancelled, or that fails without a `failure`, says nothing about the catalog.
+
+        Args:
+            kind: what it asks for; see `Request`.
+            what: the request, for operators.
         """
-        request = Request(self._clock.now())
+        request = Request(kind, what, self._clock.now())
         self._waiting[request] = None
         try:
             yield request
@@ -103,18 +153,25 @@ class CatalogActivity:
             del self._waiting[request]
 
     def _record(self, request: Request) -> None:
-        known = self._answers
+        known, now = self._kinds[request.kind], self._clock.now()
         if request.is_neutral:
             return
         if request.failure is None:
-            self._answers = CatalogAnswers(answered_at=self._clock.now())
+            self._kinds[request.kind] = _KindAnswers(now)
         elif self._is_news(request):
             since = known.failing_since or request.started_at
-            self._answers = CatalogAnswers(known.answered_at, since, request.failure)
+            self._kinds[request.kind] = _KindAnswers(known.answered_at, since, now, request.failure)
 
     def _is_news(self, request: Request) -> bool:
-        """Return whether no answer came after a request was sent: else its failure is not the whole catalog's."""
-        return self._answers.answered_at is None or self._answers.answered_at <= request.started_at
+        """Return whether no answer to its kind came after a request was sent: else its failure is its own."""
+        answered_at = self._kinds[request.kind].answered_at if request.kind in self._kinds else None
+        return answered_at is None or answered_at <= request.started_at
+
+    def _is_forgotten(self, kind: _KindAnswers, answered_at: datetime | None) -> bool:
+        """Return whether a kind failed long ago, and others are answered: it may never be asked for again."""
+        if kind.failed_at is None or answered_at is None:
+            return False
+        return answered_at > kind.failed_at and self._clock.now() - kind.failed_at >= FORGOTTEN_AFTER
 
 
 @runtime_checkable

@@ -330,7 +330,7 @@ class PyIcebergCatalog:
         self, what: str, ask: Callable[[], T], scope_if_late: ErrorScope | None = ErrorScope.CATALOG
     ) -> T:
         where = f"catalog {self._settings.name}: {what}"
-        with self.activity.request() as request:
+        with self.activity.request(what.partition(" ")[0], what) as request:
             try:
                 answer = await self._threads.run(where, lambda _: ask())
             except CatalogRequestFailed as refused:

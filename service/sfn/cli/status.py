@@ -79,7 +79,8 @@ def _notes(catalog: CatalogModel, now: datetime) -> Iterator[str]:
     """Yield what an operator may want to know of a catalog, and need not act on."""
     from sfn.admin.verdict import are_many_missing, describe_missing
 
-    if catalog.missing_tables and not are_many_missing(catalog) and catalog.missing_since is not None:
+    missing = catalog.missing_tables - catalog.tables.held
+    if missing > 0 and not are_many_missing(catalog) and catalog.missing_since is not None:
         since = f"{format_since(catalog.missing_since, now)} ({format_duration(now - catalog.missing_since)})"
         yield f"{describe_missing(catalog)} since {since}; not counted as dropped yet"
     if catalog.open_intents:

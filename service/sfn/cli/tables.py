@@ -105,7 +105,9 @@ def tables(
     if as_json:
         print_json({"tables": shown, "has_more": has_more})
     else:
-        print_page(tables_page(shown, SystemClock().now(), has_more=has_more))
+        wanted = " or ".join([*(["late"] if late else []), *sorted(states)])
+        nothing = f"no table is {wanted}" if wanted else "the service knows no such table"
+        print_page(tables_page(shown, SystemClock().now(), has_more=has_more, nothing=nothing))
     if exit_code and found:
         raise typer.Exit(FAILED)
 
@@ -121,13 +123,15 @@ def _find(service: ServiceClient, search: Parameters, size: int) -> Iterator[Lis
         after = page.next
 
 
-def tables_page(tables: Sequence[ListedTableModel], now: datetime, *, has_more: bool) -> Page:
-    """Return the page of `sfn tables`."""
+def tables_page(
+    tables: Sequence[ListedTableModel], now: datetime, *, has_more: bool, nothing: str = "no table"
+) -> Page:
+    """Return the page of `sfn tables`; `nothing` is what it says without a table."""
     from sfn.cli.render import Grid, Line, Tone
     from sfn.errors import pluralise
 
     if not tables:
-        return [Line("no such table", Tone.GOOD)]
+        return [Line(nothing, Tone.GOOD)]
     columns = ("TABLE", "STATE", "WAITS", "NEXT ATTEMPT", "CAUSE")
     grid = Grid(columns, [_row(one, now) for one in tables], wide_column="CAUSE")
     count = f"the first {len(tables):,}; more with --limit or --all" if has_more else pluralise(len(tables), "table")
@@ -142,7 +146,9 @@ def _row(table: ListedTableModel, now: datetime) -> tuple[str, ...]:
     name = escape(f"{table.catalog}:{encode_identifier(table.namespace, table.name)}")
     waits = "-" if table.waiting_since is None else format_duration(max(now - table.waiting_since, timedelta()))
     if table.next_attempt_at is not None:
-        upcoming = format_ago(table.next_attempt_at, now)
+        upcoming = format_ago(table.next_attempt_at, now) if table.next_attempt_at > now else "due now"
     else:
         upcoming = "now" if table.state == "leased" else "-"
-    return (name, f"{table.state}, late" if table.late else table.state, waits, upcoming, escape(table.cause or "-"))
+    also = {"late": table.late, "dropped": table.file == "dropped"}
+    state = ", ".join([table.state, *(word for word, holds in also.items() if holds)])
+    return (name, state, waits, upcoming, escape(table.cause or "-"))

@@ -444,10 +444,16 @@ _CAUSES: Final = {
 """Causes of letters without a more general one in their detail."""
 
 
-def cause_of(reason: DeadLetterReason, detail: str) -> str:
-    """Return the part of a letter's detail that letters of one outage share, or else what its reason means."""
+def cause_of(reason: DeadLetterReason, detail: str, otherwise: str = "") -> str:
+    """Return the part of a letter's detail that letters of one outage share, or else what its reason means.
+
+    Args:
+        reason: the reason.
+        detail: the detail.
+        otherwise: the cause if the detail has no such part, in place of what the reason means.
+    """
     found = _CAUSE.search(detail)
-    return found[1] if found is not None else _CAUSES.get(reason, reason.value)
+    return found[1] if found is not None else otherwise or _CAUSES.get(reason, reason.value)
 
 
 def closes_dead_letter(outcome: Outcome) -> bool:

@@ -173,7 +173,7 @@ class CatalogHttpClient:
         limit = self._limit if request_timeout is None else self._timeout(request_timeout)
         authorities = await self._authorities.current()
         session = self._open()
-        with self.activity.request() as request:
+        with self.activity.request(_kind_of(url), f"{method} {_redacted(str(url))}") as request:
             try:
                 async with session.request(
                     method, url, headers=headers, data=form, timeout=limit, allow_redirects=False, ssl=authorities
@@ -246,6 +246,14 @@ class CatalogHttpClient:
             permanent=True,
             scope=ErrorScope.TABLE,
         )
+
+
+def _kind_of(url: URL) -> str:
+    """Return what a request asks for: a server that hangs on tables may well answer for its configuration."""
+    path = url.raw_path.rstrip("/")
+    if "/tables/" in path or "/views/" in path:
+        return "table"
+    return "list" if path.endswith(("/tables", "/namespaces")) else "other"
 
 
 def _redacted(url: str) -> str:
