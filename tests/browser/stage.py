@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ import httpx
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from tests.servers.chromium import Chromium
+from tests.support.command_line import Done, sfn
 from tests.support.filled_inbox import fill
 from tests.support.processes import wait_for
 from tests.support.service import TOKEN, Daemon, Lake, configure, lake, serving
@@ -54,6 +56,11 @@ class Stage:
         """Post the body of an event as it is."""
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         return httpx.post(f"{self.url}/v1/events", content=content, headers=headers, trust_env=False).status_code
+
+    def sfn(self, *arguments: str) -> Done:
+        """Run a command that asks this service."""
+        flags = ("--config", str(self.lake.folder / "sfn.toml"), "--url", self.url)
+        return self._portal.call(partial(sfn, *arguments, *flags))
 
     def operate(self, method: str, path: str, content: object = None) -> Any:  # noqa: ANN401 - JSON
         """Ask or order something by the admin API."""
