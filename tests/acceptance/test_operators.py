@@ -347,7 +347,7 @@ async def test_ctrl_c_leaves_a_sweep_to_the_service(tmp_path: Path) -> None:
         )
         pointer = here.lake.commit("orders")
         await here.lake.open()
-        await until(lambda: here.lake.published("orders") == pointer)
+        await until(lambda: here.lake.published("orders") == pointer, 60)
         assert (await here.sfn("reconcile", "--no-wait")).out.startswith("sweep requested: prod;")
 
 
