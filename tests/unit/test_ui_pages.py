@@ -146,10 +146,11 @@ async def test_senders_have_their_last_request_and_refusal(browser: Browser, off
 
 async def test_text_of_senders_is_escaped(browser: Browser, office: Office) -> None:
     recent = office.process.recent
-    recent.record_accepted("<b>", "<i>", "<u>", [Notification(table("<s>"))], PutResult(1, 0), 0)
+    recent.record_accepted("<b>", "<i>", "<u>", [Notification(table("<s>"), drop=True)], PutResult(1, 0), 0)
     recent.record_refused(422, "<em>", "<b>", "<i>")
-    tags = {tag for tag, _ in (await browser.get(EVENTS)).elements}
-    assert not tags & {"b", "i", "u", "s", "em"}
+    page = await browser.get(EVENTS)
+    assert not {tag for tag, _ in page.elements} & {"b", "i", "u", "s", "em"}
+    assert ".<s> drop 1" in page.text
 
 
 def test_both_rings_are_bounded_and_merged() -> None:

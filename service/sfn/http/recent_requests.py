@@ -43,6 +43,7 @@ class RecentRequest(msgspec.Struct, frozen=True, gc=False):
         client: address of the client; None for pulled events, or if it is unknown.
         event_format: format of the events; None if it is unknown.
         subject: the table, or the catalog, of the first event.
+        is_drop: the first event reports a drop.
         notifications: number of decoded notifications; a rename counts as two.
         stored: how many of them are new, and how many are duplicates.
         ignored: number of events that are not relevant.
@@ -55,6 +56,7 @@ class RecentRequest(msgspec.Struct, frozen=True, gc=False):
     client: str | None
     event_format: str | None = None
     subject: JobKey | None = None
+    is_drop: bool = False
     notifications: int = 0
     stored: PutResult = PutResult(0, 0)
     ignored: int = 0
@@ -125,9 +127,9 @@ class RecentRequests:
         ignored: int,
     ) -> None:
         """Record an accepted request. Each event pays for this, so it makes one object."""
-        subject = notifications[0].subject if notifications else None
+        subject, is_drop = (notifications[0].subject, notifications[0].drop) if notifications else (None, False)
         request = RecentRequest(
-            self._clock.now(), 202, sender, client, event_format, subject, len(notifications), stored, ignored
+            self._clock.now(), 202, sender, client, event_format, subject, is_drop, len(notifications), stored, ignored
         )
         self._accepted.append(request)
         activity = self._activities.get(sender)

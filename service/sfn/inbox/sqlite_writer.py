@@ -369,7 +369,7 @@ class SqliteWriter:
         self._db, self.where, self._missing, self._observe = db, where, missing, observe
         self._transaction = SqliteTransaction(db)
         self._loop = asyncio.get_running_loop()
-        # The thread has none: where sniffio is installed, AnyIO would not know in a callback which loop runs.
+        # Callbacks run in this context. In the empty one of the thread, AnyIO raises where sniffio is installed.
         self._context = copy_context()
         self._queue: SimpleQueue[list[_Call[Any]] | None] = SimpleQueue()
         self._leaving: list[_Call[Any]] = []

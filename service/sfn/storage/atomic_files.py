@@ -40,7 +40,10 @@ _BROKEN = _OsErrorMeaning(Transient, ErrorScope.STORE, "a working file system", 
 _READ_ONLY = _OsErrorMeaning(Permanent, ErrorScope.STORE, "a writable file system", "mount it read-write")
 _TOO_SMALL = _OsErrorMeaning(Permanent, ErrorScope.STORE, "a limit of file sizes above 64 KiB", "raise RLIMIT_FSIZE")
 _FORBIDDEN = _OsErrorMeaning(
-    Permanent, ErrorScope.TABLE, "permission to work in this folder", "let the service's user read, write and search it"
+    Permanent,
+    ErrorScope.TABLE,
+    "permission for this file and its folder",
+    "let the service's user read, write and search its folder",
 )
 _ODD = _OsErrorMeaning(
     Permanent, ErrorScope.TABLE, "a regular file, no link to one, in a folder", "move away what lies there"

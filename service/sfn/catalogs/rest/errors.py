@@ -327,7 +327,7 @@ def failure_of_transport(where: str, error: Exception, seconds: float) -> Catalo
         name = errno.errorcode.get(error.errno, name)
     return CatalogFailure(
         where,
-        expected=f"an answer within {seconds:g} s",
+        expected=f"an answer within {seconds:g} s" if isinstance(error, TimeoutError) else "an answer",
         found=f"{meaning.found} ({name})",
         remedy=meaning.remedy,
         permanent=meaning.permanent,
