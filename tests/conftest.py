@@ -23,7 +23,7 @@ settings.register_profile("quick", settings.default, deadline=None, max_examples
 settings.load_profile("ours")
 
 
-@pytest.fixture(scope="session", params=["asyncio"])
+@pytest.fixture(scope="module", params=["asyncio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     """The loop of the product; Selenium brings another one, on which AnyIO would run each test as well."""
     loop: str = request.param

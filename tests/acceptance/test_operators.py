@@ -88,7 +88,7 @@ async def test_an_event_can_be_waited_for(here: Place) -> None:
     file = here.block("obstructed")
     refused = await here.sfn("notify", "sales.obstructed", "--wait", "--timeout", "30s")
     assert refused.status == 1
-    assert all(part in refused.out for part in (", foreign-file: ", "  → move the file away"))
+    assert all(part in refused.out for part in (", foreign-file: ", "  → inspect the file, then move or delete it"))
     exact = (await here.sfn("notify", "sales.obstructed", "--wait", "--json")).json
     assert (exact["accepted"], exact["tables"][0]["outcome"]) == (1, "dead-letter")
     file.unlink()
@@ -204,7 +204,7 @@ async def test_a_dead_letter_is_listed_shown_and_replayed(here: Place) -> None:
     assert f"dead letter {number}: foreign-file, open" in shown.out
     assert str(file) in shown.out
     (exact,) = (await here.sfn("dead-letters", "show", str(number), "--json")).json["dead_letters"]
-    assert exact["remedy"] == f"move the file away, then `sfn dead-letters replay {number}`"
+    assert exact["remedy"] == f"inspect the file, then move or delete it; then `sfn dead-letters replay {number}`"
     assert exact["remedy"] in shown.out
     status = await here.sfn("status", "--exit-code")
     assert status.status == 1
@@ -317,7 +317,7 @@ async def test_tables_are_listed_by_state_and_by_glob(here: Place) -> None:
     assert (one["table"], one["dead_letter"], one["late"]) == ("sales.listed_dead", number, False)
     assert (await here.sfn("status", "prod:sales.listed_dead", "--exit-code")).status == 1
     none = await here.sfn("tables", "--held", "--exit-code")
-    assert (none.status, none.out) == (0, "no such table\n")
+    assert (none.status, none.out) == (0, "no table is held\n")
     first = await here.sfn("tables", "sales.listed_*", "--limit", "1")
     assert first.out.splitlines()[-1] == "the first 1; more with --limit or --all"
     assert len((await here.sfn("tables", "sales.listed_*", "--all", "--json")).json["tables"]) == 3

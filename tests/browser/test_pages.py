@@ -88,7 +88,7 @@ def test_pages_are_read_without_scripts(stages: dict[int, Stage], chromium: Chro
     chromium.show("light", scripts=False)
     try:
         for path, text in {
-            "/ui": "all is well",
+            "/ui": "Last sweep",
             "/ui/tables": "sales.orders",
             "/ui/events": "prod:sales.orders",
         }.items():

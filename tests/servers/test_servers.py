@@ -184,7 +184,9 @@ def lines(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
     return dict(line.split("=", 1) for line in done.stdout.splitlines())
 
 
-FOUND = dict.fromkeys(("initdb", "pg_ctl", "pg_isready", "postgres", "psql", "pgbouncer"), "")
+FOUND = dict.fromkeys(
+    ("initdb", "pg_ctl", "pg_isready", "postgres", "psql", "pgbouncer", "chromium", "chromedriver"), ""
+)
 INSTALLS = {"node": "echo v20.6.0", "npm": NPM}
 
 
@@ -198,7 +200,7 @@ def test_what_is_there_is_found_and_the_rest_fetched_once(tmp_path: Path) -> Non
     assert Path(lines(done)["SFN_FAKE_GCS"]).is_file()
     assert not list(cache.glob("part-*"))
     built = ["versitygw@v1.8.0", "fake-gcs-server@v1.56.1", "v2@v2.15.2"]
-    assert (tmp_path / "ran").read_text().split("\n") == ["npm ci", *built, ""]
+    assert (tmp_path / "ran").read_text().split("\n") == ["npm ci", *built, "npm ci", ""]
     (tmp_path / "ran").unlink()
     again = fetched(tmp_path)
     assert (again.returncode, again.stdout, again.stderr) == (0, done.stdout, "")
@@ -208,7 +210,15 @@ def test_what_is_there_is_found_and_the_rest_fetched_once(tmp_path: Path) -> Non
 def test_what_can_not_be_had_is_told_and_has_no_line(tmp_path: Path) -> None:
     done = fetched(tmp_path, **FOUND, go=GO, node="echo v18.20.4", npm=NPM)
     assert done.returncode == 1
-    assert lines(done).keys() == {"SFN_POSTGRES", "SFN_PGBOUNCER", "SFN_VERSITYGW", "SFN_FAKE_GCS", "SFN_NATS"}
+    assert lines(done).keys() == {
+        "SFN_POSTGRES",
+        "SFN_PGBOUNCER",
+        "SFN_VERSITYGW",
+        "SFN_FAKE_GCS",
+        "SFN_NATS",
+        "SFN_CHROMIUM",
+        "SFN_CHROMEDRIVER",
+    }
     assert "fetching a Node, as the machine has none with npm that is new enough (some 60 MB), by pip" in done.stderr
     assert "could not fetch " in done.stderr
 
@@ -220,4 +230,4 @@ def test_a_build_that_fails_is_tried_again_and_leaves_nothing_behind(tmp_path: P
     assert told.count("fetching versitygw-1.8.0, which is built here (a few minutes), by go") == 2
     assert told.count("no such module") == 6
     left = {path.name for path in (tmp_path / "cache" / "iceberg-sfn" / "test-servers-2026.11").iterdir()}
-    assert left == {"azurite-3.35.0", "env", "lock"}
+    assert left == {"azurite-3.35.0", "axe-core-4.14.1", "env", "lock"}

@@ -77,6 +77,7 @@ async def test_without_a_date_of_the_server_it_counts_from_when_the_reply_began(
     clock = StampingClock()
 
     async def busy(request: web.BaseRequest) -> web.StreamResponse:
+        clock.seen = anyio.Event()
         wishes = {"Retry-After": "Sat, 21 Nov 2026 12:01:30 GMT", "Date": "nonsense"}
         response = web.StreamResponse(status=503, headers=wishes)
         await response.prepare(request)

@@ -493,16 +493,16 @@ class ServiceStatus(AdminModel):
     catalogs: Sequence[CatalogModel]
     breakers: Sequence[CircuitBreakerModel]
     dead_letters: dict[str, int] = Field(description="open dead letters, by reason")
-    roles: Sequence[str] = Field(default=(), description="roles of this process; empty for all roles")
-    stores: Sequence[StoreModel] = ()
-    gateways: Sequence[GatewayModel] = ()
-    pull_sources: Sequence[PullSourceModel] = Field(default=(), description="those of all processes")
+    roles: Sequence[str] = Field(default=[], description="roles of this process; empty for all roles")
+    stores: Sequence[StoreModel] = []
+    gateways: Sequence[GatewayModel] = []
+    pull_sources: Sequence[PullSourceModel] = Field(default=[], description="those of all processes")
     processes: Sequence[ProcessModel] = Field(
-        default=(), description="this process first, then the others that share its inbox"
+        default=[], description="this process first, then the others that share its inbox"
     )
-    senders: Sequence[SenderModel] = Field(default=(), description="senders and pull sources")
+    senders: Sequence[SenderModel] = Field(default=[], description="senders and pull sources")
     unauthorized: Sequence[UnauthorizedClientModel] = Field(
-        default=(), description="clients that are refused, because their tokens or signatures are wrong"
+        default=[], description="clients that are refused, because their tokens or signatures are wrong"
     )
 
 

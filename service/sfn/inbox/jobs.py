@@ -460,7 +460,7 @@ async def live_count(transaction: Transaction, catalog: str, most: int | None = 
     ((old,),) = await transaction.fetch(_OLD_NAMES, catalog)
     ((count,),) = await transaction.fetch(
         "SELECT count(*) FROM (SELECT 1 FROM sfn.job WHERE catalog = $1 AND live_location IS NOT NULL "
-        "LIMIT $2::bigint) AS live",
+        "AND length(live_location) > 0 LIMIT $2::bigint) AS live",
         catalog,
         2**62 if most is None else most + old,
     )
