@@ -91,11 +91,11 @@ def test_sweep_that_reads_no_files_is_not_the_requested_one(server: AdminServer,
 
 def test_a_sweep_that_waits_for_its_catalog_is_told_of_once(server: AdminServer, service: ServiceClient) -> None:
     stores = copied(SILENT, scope="store", name="dev")
-    waiting = status(None, sweep(0), breakers=[SILENT, stores])
-    server.tell("GET /admin/v1/status", waiting, waiting, status(sweep(0), sweep(0), breakers=[SILENT]))
+    waiting, failed = (status(prod, sweep(0), breakers=[SILENT, stores]) for prod in (None, sweep(0, "failed")))
+    server.tell("GET /admin/v1/status", waiting, failed, failed, status(sweep(1), sweep(0), breakers=[SILENT]))
     told: list[str] = []
-    wait_for_sweeps(service, ASKED, lambda *_: None, told.append, clock=WaitClock(sleep=lambda _: None))
-    assert told == ["prod"]
+    found = wait_for_sweeps(service, ASKED, lambda *_: None, told.append, clock=WaitClock(sleep=lambda _: None))
+    assert (told, found["prod"]) == (["prod"], sweep(1))
 
 
 def test_a_sweep_is_waited_for_until_the_timeout(server: AdminServer, service: ServiceClient) -> None:

@@ -93,7 +93,7 @@ def wait_for_sweeps(
         service: the client of the service.
         accepted: the accepted request.
         on_progress: receives the number of tables.
-        on_waiting: called once with each catalog that does not answer, so that its sweep does not start.
+        on_waiting: called once with each catalog that does not answer, so that its sweep waits.
         timeout: the longest time to wait; None to wait for the end.
         clock: the clock.
 
@@ -104,18 +104,22 @@ def wait_for_sweeps(
     until = None if timeout is None else clock.monotonic() + timeout.total_seconds()
     while True:
         status = service.status()
-        sweeps = sweeps_since(status, accepted.catalogs, accepted.requested_at)
+        silent = {one.name for one in status.breakers if one.scope == "catalog" and one.allowed_probes <= 1}
+        # A sweep that failed while its catalog does not answer is tried again by the service.
+        sweeps = {
+            name: sweep
+            for name, sweep in sweeps_since(status, accepted.catalogs, accepted.requested_at).items()
+            if sweep.state != "failed" or name not in silent
+        }
         total = sum(max(sweep.known_tables, sweep.tables) for sweep in sweeps.values())
         on_progress(
             sum(sweep.tables for sweep in sweeps.values()), total if len(sweeps) == len(accepted.catalogs) else None
         )
         if len(sweeps) == len(accepted.catalogs) and not any(sweep.is_running for sweep in sweeps.values()):
             return sweeps
-        for breaker in status.breakers:
-            is_awaited = breaker.scope == "catalog" and breaker.name in accepted.catalogs and breaker.name not in sweeps
-            if is_awaited and breaker.allowed_probes <= 1 and breaker.name not in reported:
-                reported.add(breaker.name)
-                on_waiting(breaker.name)
+        for name in sorted(silent.intersection(accepted.catalogs) - sweeps.keys() - reported):
+            reported.add(name)
+            on_waiting(name)
         left = pause if until is None else until - clock.monotonic()
         if left <= 0:
             raise TimeoutError
