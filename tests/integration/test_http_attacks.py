@@ -163,7 +163,8 @@ async def test_a_query_string_opens_nothing_and_is_never_told(site: Site) -> Non
         f"/admin/v1/drop-limits/{ASKED}:release",
         f"http://etl:{ASKED}@sfn{EVENTS}",
     ):
-        assert await site.status(bearer(GUESS), target=target + query) in {401, 404, 405}
+        refused = {405} if target == "/" else {401, 404}
+        assert await site.status(bearer(GUESS), target=target + query) in refused
     assert await site.status(bearer(OPERATOR), target=f"/admin/v1/drop-limits/{ASKED}:release{query}") == 404
     assert site.leaks() == []
 

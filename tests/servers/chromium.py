@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from selenium import webdriver
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -93,8 +93,8 @@ class Chromium:
             AssertionError: it does not come.
         """
         try:
-            # A part that was just renewed is another element.
-            WebDriverWait(self._driver, within, 0.1, [StaleElementReferenceException]).until(
+            # An element may be replaced while it is read; ChromeDriver has several errors for that.
+            WebDriverWait(self._driver, within, 0.1, [WebDriverException]).until(
                 lambda driver: text in driver.find_element(By.TAG_NAME, "main").text
             )
         except Exception as error:

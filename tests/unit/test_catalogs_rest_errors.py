@@ -114,6 +114,7 @@ async def test_one_reply_is_the_tables_trouble_while_the_catalog_has_a_configura
     error = await trouble_of(opened(server, request_timeout=0.5 if case == "a slow body" else 10.0, token=PRIVATE))
     assert (type(error), error.scope, error.retry_after) == (kind, ErrorScope.TABLE, retry_after)
     assert f"{server.uri}/v1/namespaces/sales/tables/orders" in error.where
+    assert (" within " in error.expected) == (case == "a slow body")
     # Of a 404 in Iceberg's shape a listing is asked for as well, and fails.
     assert server.configured == (3 if case in {"404 of the warehouse", "404 of a view"} else 2)
 

@@ -247,7 +247,7 @@ class TableModel(AdminModel):
         default=None, description="since when its files may be behind the catalog; null if they are not known to be"
     )
     cause: str | None = Field(default=None, description="why it waits, fails, or was given up; null if all is well")
-    outcomes: Sequence[OutcomeModel] = Field(default=(), description="the last attempts, newest first")
+    outcomes: Sequence[OutcomeModel] = Field(default=[], description="the last attempts, newest first")
     open_intents: int = Field(description="gateway commits with an unknown outcome")
     next_check_at: datetime | None = Field(description="when the catalog is queried about the next of them")
     catalog_now: CatalogNowModel | None = Field(

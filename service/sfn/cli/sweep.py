@@ -406,6 +406,7 @@ def reconcile(
 
     The service reads the files as --dry-run does, and finds the same differences. A table that was given up is tried
     again. A table that the drop limit holds stays held: use `sfn release`.
+    While a catalog does not answer, its sweep waits.
 
     Ends with 0 if nothing differs any more. Ends with 1 if a table that differed is not repaired, if the sweep failed,
     could not list a namespace or check a table, or if it has not ended within --timeout. The output says why a table is

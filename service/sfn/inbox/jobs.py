@@ -458,6 +458,7 @@ async def live_count(transaction: Transaction, catalog: str, most: int | None = 
     An old name of a renamed table is no table of its own.
     """
     ((old,),) = await transaction.fetch(_OLD_NAMES, catalog)
+    # The length is in the condition of PostgreSQL's index `job_live`.
     ((count,),) = await transaction.fetch(
         "SELECT count(*) FROM (SELECT 1 FROM sfn.job WHERE catalog = $1 AND live_location IS NOT NULL "
         "AND length(live_location) > 0 LIMIT $2::bigint) AS live",
