@@ -110,7 +110,7 @@ def test_names_of_tables_are_shown_and_not_run(stages: dict[int, Stage], chromiu
         chromium.open(stage.url + path)
         assert STRANGE in chromium.text
         assert chromium.title != "7"
-    chromium.find('a[href*="onerror"]').click() if chromium.find_all('a[href*="onerror"]') else None
+    chromium.click('a[href*="onerror"]') if chromium.find_all('a[href*="onerror"]') else None
     assert chromium.title != "7"
     assert chromium.complaints() == []
 

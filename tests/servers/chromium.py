@@ -13,6 +13,7 @@ from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.expected_conditions import staleness_of
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.support.programs import found
@@ -71,14 +72,21 @@ class Chromium:
         return list(self._driver.find_elements(By.CSS_SELECTOR, selector))
 
     def click(self, selector: str) -> None:
-        """Press a button or follow a link."""
-        self.find(selector).click()
+        """Press a button, or follow a link, and wait for the page that it leads to."""
+        self._follow(By.CSS_SELECTOR, selector)
 
     def press(self, text: str) -> None:
-        """Press the button, or follow the link, with a text."""
+        """Press the button, or follow the link, with a text, and wait for the page that it leads to."""
         quoted = f"'{text}'"  # XPath has no escapes
-        path = f"//button[normalize-space()={quoted}] | //a[normalize-space()={quoted}]"
-        self._driver.find_element(By.XPATH, path).click()
+        self._follow(By.XPATH, f"//button[normalize-space()={quoted}] | //a[normalize-space()={quoted}]")
+
+    def _follow(self, by: str, selector: str) -> None:
+        # Under load, ChromeDriver's click returns before the browser has begun to leave the page.
+        left = self.find("html")
+        self._driver.find_element(by, selector).click()
+        WebDriverWait(self._driver, PATIENCE, 0.05, [WebDriverException]).until(
+            staleness_of(left), "no other page came"
+        )
 
     def type(self, selector: str, text: str) -> None:
         """Type into a field."""
