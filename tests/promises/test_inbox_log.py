@@ -18,6 +18,7 @@ from sfn.domain.jobs import (
     DeadLetterReason,
     Done,
     LeasedJob,
+    Outcome,
     PendingChange,
     Priority,
     PublishResult,
@@ -448,6 +449,36 @@ async def test_history_has_the_last_outcomes_newest_first(ground: Ground) -> Non
     assert (newest.at, newest.claimed_at) == (ground.now, ground.after(-2))
     assert oldest.at == began + timedelta(seconds=3 * 6)
     assert await ground.inbox.outcome_history(RETURNS) == []
+
+
+async def test_equal_failures_in_a_row_are_one_outcome(ground: Ground) -> None:
+    began = ground.now
+    outcomes: list[Outcome] = [
+        ground.done(),
+        *(Retry(ground.now, "the store hangs") for _ in range(3)),
+        *(Returned(ground.now, "the catalog hangs") for _ in range(MAX_OUTCOMES + 5)),
+        Retry(ground.now, "the store hangs"),
+        ground.done(),
+        ground.done(),
+    ]
+    for outcome in outcomes:
+        ground.clock.turn(1)
+        await ground.hint(ORDERS)
+        claim = await ground.claim()
+        await ground.settle(claim, outcome)
+    history = await ground.inbox.outcome_history(ORDERS)
+    last = 4 + MAX_OUTCOMES + 5
+    assert [(one.outcome, one.times, one.first_at, one.at) for one in history] == [
+        (name, times, began + timedelta(seconds=first), began + timedelta(seconds=first + times - 1))
+        for name, times, first in (
+            ("done", 1, last + 3),
+            ("done", 1, last + 2),
+            ("retry", 1, last + 1),
+            ("returned", MAX_OUTCOMES + 5, 5),
+            ("retry", 3, 2),
+            ("done", 1, 1),
+        )
+    ]
 
 
 async def test_history_of_a_forgotten_job_is_forgotten(ground: Ground) -> None:

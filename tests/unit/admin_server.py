@@ -80,6 +80,7 @@ SILENT = CircuitBreakerModel(
     state="open",
     open_until=NOON + timedelta(seconds=4),
     allowed_probes=0,
+    failing=True,
     failing_since=NOON - timedelta(seconds=200),
     error="http://c: expected an answer, found connection refused",
 )

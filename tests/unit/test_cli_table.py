@@ -282,6 +282,8 @@ def test_the_last_attempts_are_a_timeline() -> None:
             claimed_at=NOON - timedelta(seconds=40 + number),
             ended_at=NOON - timedelta(seconds=9),
             attempt=2 - number,
+            times=1 + 3 * number,
+            first_ended_at=NOON - timedelta(minutes=3) if number else None,
         )
         for number in range(2)
     ]
@@ -289,7 +291,7 @@ def test_the_last_attempts_are_a_timeline() -> None:
     assert [" ".join(line.split()) for line in lines[-3:]] == [
         "ENDED OUTCOME ATTEMPT TOOK WHY",
         "9 s ago failed 2 31 s the store hangs",
-        "9 s ago failed 1 32 s the store hangs",
+        "9 s ago failed 4 times in 2 min 51 s 1 32 s the store hangs",
     ]
 
 

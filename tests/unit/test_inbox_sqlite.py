@@ -412,9 +412,9 @@ def test_job_that_was_read_without_its_cache_keeps_it() -> None:
 
 def test_history_of_outcomes_takes_a_bounded_number_of_rows() -> None:
     file = File()
-    for _ in range(2 * MAX_OUTCOMES + 3):
+    for number in range(2 * MAX_OUTCOMES + 3):
         file.put(Notification(ORDERS))
-        file.settle(file.claim().jobs, Returned(file.now, "its store is away"))
+        file.settle(file.claim().jobs, Returned(file.now, f"store {number} is away"))
     assert file.counted("outcome") == MAX_OUTCOMES
 
 

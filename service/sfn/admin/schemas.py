@@ -384,6 +384,7 @@ class CircuitBreakerModel(AdminModel):
     state: str
     open_until: datetime
     allowed_probes: int
+    failing: bool = Field(description="true until an attempt succeeds; a half-open breaker may be over its outage")
     failing_since: datetime = Field(description="start of the outage")
     error: str = Field(description="the last error")
 
@@ -396,6 +397,7 @@ class CircuitBreakerModel(AdminModel):
             state=state,
             open_until=breaker.open_until,
             allowed_probes=breaker.allowed_probes,
+            failing=breaker.is_failing,
             failing_since=breaker.failing_since,
             error=breaker.error,
         )

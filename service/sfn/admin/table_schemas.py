@@ -119,6 +119,10 @@ class OutcomeModel(AdminModel):
     claimed_at: datetime | None = Field(description="when the attempt began")
     ended_at: datetime
     attempt: int = Field(description="attempts since the last success, with this one")
+    times: int = Field(
+        default=1, description="how often it came in a row; equal failures are one entry, with the last one's times"
+    )
+    first_ended_at: datetime | None = Field(default=None, description="when the first of them ended; null for one")
 
     @classmethod
     def from_record(cls, record: OutcomeRecord) -> OutcomeModel:
@@ -128,6 +132,8 @@ class OutcomeModel(AdminModel):
             claimed_at=record.claimed_at,
             ended_at=record.at,
             attempt=record.attempt,
+            times=record.times,
+            first_ended_at=record.first_at if record.times > 1 else None,
         )
 
 

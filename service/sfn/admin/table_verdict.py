@@ -14,7 +14,7 @@ from sfn.domain.jobs import DeadLettered, DeadLetterReason, Rescheduled, Retry, 
 
 if TYPE_CHECKING:
     from sfn.admin.schemas import DeadLetterModel
-    from sfn.admin.table_schemas import CatalogNowModel, PendingChangeModel, TableModel
+    from sfn.admin.table_schemas import CatalogNowModel, OutcomeModel, PendingChangeModel, TableModel
 
 _OUTCOME_TEXTS: Final = {
     Rescheduled.label: "checked",
@@ -58,6 +58,14 @@ class TableVerdict:
 def describe_outcome(outcome: str) -> str:
     """Return the name of an outcome in plain words."""
     return _OUTCOME_TEXTS.get(outcome, outcome)
+
+
+def describe_attempts(outcome: OutcomeModel) -> str:
+    """Return an outcome of a history in plain words, with how often it came in a row."""
+    name = describe_outcome(outcome.outcome)
+    if outcome.first_ended_at is None:
+        return name
+    return f"{name} {outcome.times} times in {format_duration(outcome.ended_at - outcome.first_ended_at)}"
 
 
 def table_verdict(table: TableModel, now: datetime) -> TableVerdict:

@@ -204,7 +204,7 @@ def wait_cause(
         return None
     for breaker in sorted(breakers, key=lambda breaker: not _is_store_of(breaker, job)):
         is_its_own = breaker.name in {job.subject.catalog, ""} or _is_store_of(breaker, job)
-        if is_its_own and breaker.allowed_probes <= 1:
+        if is_its_own and breaker.failing:
             failing = format_duration(now - breaker.failing_since)
             # The error of a breaker is that of one table, and may name another one's file.
             cause = cause_of(DeadLetterReason.PERMANENT, breaker.error, breaker.error)

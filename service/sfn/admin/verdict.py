@@ -161,8 +161,7 @@ def _process_problems(status: ServiceStatus) -> Iterator[StatusProblem]:
 
 
 def _breaker_problems(breaker: CircuitBreakerModel, stores: Sequence[StoreModel]) -> Iterator[StatusProblem]:
-    # A breaker with more than one probe has had a success since, so the problem is over.
-    if breaker.allowed_probes > 1:
+    if not breaker.failing:
         return
     verb = "has not answered" if breaker.scope == "catalog" else "has failed"
     yield StatusProblem(

@@ -104,7 +104,7 @@ def wait_for_sweeps(
     until = None if timeout is None else clock.monotonic() + timeout.total_seconds()
     while True:
         status = service.status()
-        silent = {one.name for one in status.breakers if one.scope == "catalog" and one.allowed_probes <= 1}
+        silent = {one.name for one in status.breakers if one.scope == "catalog" and one.failing}
         # A sweep that failed while its catalog does not answer is tried again by the service.
         sweeps = {
             name: sweep

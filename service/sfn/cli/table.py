@@ -12,6 +12,7 @@ from sfn.admin.table_schemas import CatalogNowModel, OutcomeModel, TableModel
 from sfn.admin.table_verdict import (
     VerdictSeverity,
     describe_agreement,
+    describe_attempts,
     describe_catalog_now,
     describe_next,
     describe_outcome,
@@ -58,7 +59,7 @@ def _timeline(outcomes: Sequence[OutcomeModel], now: datetime) -> Grid:
     rows = [
         (
             format_ago(one.ended_at, now),
-            describe_outcome(one.outcome),
+            describe_attempts(one),
             str(one.attempt),
             "-" if one.claimed_at is None else format_seconds((one.ended_at - one.claimed_at).total_seconds()),
             escape(one.why or "-"),

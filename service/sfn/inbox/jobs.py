@@ -228,7 +228,7 @@ class Jobs:
         self._changed[subject] = None
 
     def add_outcome(self, job: Job) -> None:
-        """Add the last result of a job to the history of its outcomes."""
+        """Add the last result of a job to the history of its outcomes; a repeated one replaces the one before."""
         result = job.last_result
         if result is not None:
             row = (
@@ -240,6 +240,8 @@ class Jobs:
                 job.attempt,
                 result.outcome,
                 result.why,
+                job.repeats + 1,
+                to_micros(job.repeated_since or result.at),
             )
             self._outcomes.append(row)
 
@@ -491,12 +493,15 @@ async def held_jobs(transaction: Transaction, catalog: str, after: str, limit: i
 async def outcome_history(transaction: Transaction, subject: JobKey) -> list[OutcomeRecord]:
     """Return the last outcomes of a job, newest first."""
     found = await transaction.fetch(
-        "SELECT outcome, why, ended_at, claimed_at, attempt FROM sfn.outcome WHERE key = $1 ORDER BY number DESC",
+        "SELECT outcome, why, ended_at, claimed_at, attempt, times, first_at FROM sfn.outcome WHERE key = $1 "
+        "ORDER BY number DESC",
         encode_key(subject),
     )
     return [
-        OutcomeRecord(outcome, why, from_micros(ended), from_micros_or_none(claimed), attempt)
-        for outcome, why, ended, claimed, attempt in found
+        OutcomeRecord(
+            outcome, why, from_micros(ended), from_micros_or_none(claimed), attempt, times, from_micros(first)
+        )
+        for outcome, why, ended, claimed, attempt, times, first in found
     ]
 
 

@@ -56,6 +56,9 @@ class OutcomeRecord:
         at: when the claim ended.
         claimed_at: when it began.
         attempt: attempts since the last success, with this one.
+        times: how often it came in a row. Equal failures and waits are one record, that of the last of them: a long
+            outage must not hide how it began.
+        first_at: when the first of these claims ended.
     """
 
     outcome: str
@@ -63,6 +66,8 @@ class OutcomeRecord:
     at: datetime
     claimed_at: datetime | None
     attempt: int
+    times: int
+    first_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +166,9 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
             the notification came; else None, and the time is `due_at`.
         reason: reason of the open dead letter.
         last_result: the result of the last claim.
-        outcomes: number of settled claims; their history has the last ones.
+        outcomes: number of outcomes in its history, with those that it does not hold any more.
+        repeats: number of results just before the last one that it repeats; 0 for a success.
+        repeated_since: when the first of these came; None without one.
         has_letter: False if the job certainly has no open dead letter.
         pending, locations, table_state, cache: see `sfn.domain.jobs.LeasedJob`.
     """
@@ -184,6 +191,8 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: DeadLetterReason | None = None
     last_result: LastResult | None = None
     outcomes: int = 0
+    repeats: int = 0
+    repeated_since: datetime | None = None
     has_letter: bool = False
     pending: PendingChange = PendingChange()
     locations: frozenset[str] = frozenset()

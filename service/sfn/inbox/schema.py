@@ -90,6 +90,8 @@ OUTCOME: Final = StoredTable(
         "attempt": "int",
         "outcome": "text",
         "why": "text",
+        "times": "int",
+        "first_at": "bigint",
     },
 )
 GROUP: Final = StoredTable(
@@ -189,7 +191,7 @@ _TABLES: Final = f"""
     CREATE INDEX job_renamed ON sfn.job(catalog) WHERE is_renamed;
     {_made(CACHE, "record")};
     {_made(PLACE, "catalog")};
-    {_made(OUTCOME, "number ended_at outcome")};
+    {_made(OUTCOME, "number ended_at outcome times first_at")};
     {_made(GROUP, "catalog store priority")};
     CREATE UNIQUE INDEX concurrency_group_name ON sfn.concurrency_group(catalog, store, priority);
     {_made(INTENT, "subject catalog sender peer opened_at due_at is_for_unknown_table is_unresolved")};

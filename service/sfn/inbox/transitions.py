@@ -202,6 +202,14 @@ def is_poison(job: Job, config: InboxConfig) -> bool:
     return job.reason is DeadLetterReason.POISON and job.crashes >= config.max_crashes
 
 
+def _with_result(job: Job, result: LastResult) -> Job:
+    """Return the job with a new result; in its history, equal failures and waits in a row are one outcome."""
+    last = job.last_result
+    if last is None or result.why is None or (result.outcome, result.why) != (last.outcome, last.why):
+        return replace(job, last_result=result, outcomes=job.outcomes + 1, repeats=0, repeated_since=None)
+    return replace(job, last_result=result, repeats=job.repeats + 1, repeated_since=job.repeated_since or last.at)
+
+
 def on_settle(job: Job, leased: LeasedJob, outcome: Outcome, now: datetime, cap: timedelta) -> Job | None:
     """Return the job after its claim ended; None if the job is deleted.
 
@@ -214,11 +222,9 @@ def on_settle(job: Job, leased: LeasedJob, outcome: Outcome, now: datetime, cap:
     """
     newer = job.version > leased.version
     job = replace(
-        job,
+        _with_result(job, LastResult(*describe(outcome), now)),
         lease_until=None,
         crashes=0,
-        last_result=LastResult(*describe(outcome), now),
-        outcomes=job.outcomes + 1,
         has_letter=isinstance(outcome, DeadLettered) or (job.has_letter and not closes_dead_letter(outcome)),
     )
     match outcome:

@@ -107,8 +107,8 @@ class ScrapedBreaker(Protocol):
         ...
 
     @property
-    def allowed_probes(self) -> int:
-        """Number of jobs that may run; each success doubles it."""
+    def is_failing(self) -> bool:
+        """True until a job succeeds."""
         ...
 
 
@@ -261,9 +261,7 @@ def _open_breakers(state: ServiceState, names: LabelNames) -> dict[tuple[str, st
     known |= {(ErrorScope.STORE.value, name): False for name in names.stores.values()}
     known[ErrorScope.PROCESS.value, ""] = False
     for breaker in state.breakers:
-        # More than one probe means that something succeeded since. A half-open breaker without further jobs may stay
-        # half open forever, so it does not count as open.
-        if breaker.allowed_probes <= 1:
+        if breaker.is_failing:
             of_catalog = breaker.scope is ErrorScope.CATALOG
             name = _label(breaker.name, names) if of_catalog else names.stores.get(breaker.name, "")
             known[breaker.scope.value, name] = True

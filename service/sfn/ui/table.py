@@ -19,9 +19,9 @@ from sfn.admin.schemas import DeadLetterSelection
 from sfn.admin.table_schemas import TableModel
 from sfn.admin.table_verdict import (
     describe_agreement,
+    describe_attempts,
     describe_catalog_now,
     describe_next,
-    describe_outcome,
     describe_pending,
     table_verdict,
 )
@@ -187,7 +187,7 @@ def _moments(table: TableModel, job: Job | None) -> Iterator[Moment]:
         seconds = (one.ended_at - one.claimed_at).total_seconds() if one.claimed_at is not None else None
         attempt = f"attempt {one.attempt}: " if one.attempt > 1 else ""
         is_failure = one.outcome in {Retry.label, DeadLettered.label}
-        yield Moment(one.ended_at, describe_outcome(one.outcome), f"{attempt}{one.why or ''}", seconds, is_failure)
+        yield Moment(one.ended_at, describe_attempts(one), f"{attempt}{one.why or ''}", seconds, is_failure)
     if (event := table.last_event) is not None:
         number = "" if event.event_id is None else f", event {event.event_id}"
         yield Moment(event.received_at, "event received", f"from {event.sender or 'no named sender'}{number}")

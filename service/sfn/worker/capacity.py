@@ -135,6 +135,14 @@ class CircuitBreakerState:
     failing_since: datetime
     error: str
 
+    @property
+    def is_failing(self) -> bool:
+        """True until an attempt succeeds, which allows more probes.
+
+        A half-open breaker without further jobs may stay half open forever, so its state alone says too little.
+        """
+        return self.allowed_probes <= 1
+
 
 class CapacityTracker:
     """The running claims of a worker, its breakers, and the capacity that they leave.

@@ -103,7 +103,7 @@ class CatalogQueries:
         now = self._clock.now()
         for breaker in self._breakers():
             is_of_catalog = breaker.scope is ErrorScope.CATALOG and breaker.name == name
-            if is_of_catalog and breaker.allowed_probes <= 1:
+            if is_of_catalog and breaker.is_failing:
                 return f"not asked: it has failed for {format_duration(now - breaker.failing_since)}: {breaker.error}"
         timed_out_at, catalog = self._timed_out_at.get(name), self._catalogs[name]
         if timed_out_at is None or not isinstance(catalog, ObservableCatalog):

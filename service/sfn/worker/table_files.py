@@ -194,7 +194,7 @@ class TableFileQueries:
         """Return why a read would have no answer; None if the store can be read."""
         now = self._clock.now()
         for breaker in self._breakers():
-            if breaker.scope is ErrorScope.STORE and breaker.name == store and breaker.allowed_probes <= 1:
+            if breaker.scope is ErrorScope.STORE and breaker.name == store and breaker.is_failing:
                 failing = format_duration(now - breaker.failing_since)
                 return f"not read: the store has failed for {failing}: {breaker.error}"
         timed_out_at = self._timed_out_at.get(store)
