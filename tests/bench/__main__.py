@@ -64,7 +64,9 @@ def _parts(chosen: argparse.Namespace) -> Mapping[str, Part]:
         "store": partial(stores.measure, chosen.runs, stores.ROUNDS),
         "gateway": partial(gateway.measure, gateway.Extent(chosen.runs, chosen.passing_commits, chosen.seconds)),
         "facade": partial(readers.measure_facade, readers.Extent(chosen.runs, chosen.seconds)),
-        "page": partial(operators.measure, operators.Extent(chosen.runs, chosen.seconds, chosen.page_tables)),
+        "page": partial(
+            operators.measure, operators.Extent(chosen.runs, chosen.seconds, chosen.page_tables, chosen.page_pause)
+        ),
         "memory": partial(operators.measure_memory, [*operators.MEMORY]),
         "filling": partial(publish.measure_filling, publish.FILLING_COMMITS),
         "soak": partial(soak.measure, chosen.soak_seconds),
@@ -92,6 +94,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--burst", type=int, default=publish.BURST, help="events of burst")
     parser.add_argument("--letters", type=int, default=backlog.LETTERS, help="of backlog")
     parser.add_argument("--resolve-runs", type=int, default=readers.RESOLVE_RUNS, help="paired runs of resolve")
+    parser.add_argument("--page-pause", type=float, default=operators.PAUSE, help="seconds between two of its pages")
     parser.add_argument("--page-tables", type=int, default=operators.TABLES, help="that the service of page knows")
     parser.add_argument("--soak-seconds", type=float, default=soak.SECONDS, help="of soak")
     parser.add_argument("--record", type=Path, default=ROOT / "build" / "bench.json", help="the file of figures")

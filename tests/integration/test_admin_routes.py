@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import httpx
 import pytest
 from structlog.testing import capture_logs
 
+from sfn.admin.status import StatusRoutes
 from sfn.domain.events import Notification, UndecodableRequest
 from sfn.domain.identifiers import TableIdentifier
 from sfn.domain.jobs import DeadLettered, DeadLetterReason, Retry
@@ -36,6 +38,15 @@ async def test_the_status_of_a_quiet_service(operator: httpx.AsyncClient) -> Non
     assert prod["tables"] == {"due": 0, "scheduled": 0, "retrying": 0, "leased": 0, "dead": 0, "held": 0}
     assert prod["drop_limit"] == {"limit_reached": False, "on_hold": 0, "held_since": None, "steps": 0, "limit": 1}
     assert (prod["oldest_due_at"], prod["sweep"], prod["retired"]) == (None, None, False)
+
+
+async def test_a_status_does_not_count_live_tables_that_were_counted_before(office: Office) -> None:
+    async def counted() -> dict[str, int]:
+        return {"prod": 4}
+
+    status = await StatusRoutes(replace(office.context(), cached_live=counted)).status()
+    prod, dev, _ = status.catalogs
+    assert (prod.live_tables, prod.drop_limit.limit, dev.live_tables) == (4, 1, 0)
 
 
 async def test_the_status_of_a_service_in_trouble(operator: httpx.AsyncClient, office: Office) -> None:

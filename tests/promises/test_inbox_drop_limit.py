@@ -147,6 +147,14 @@ async def test_half_of_the_tables_cannot_be_dropped_within_an_hour(ground: Groun
     assert (brake.limit, brake.live_tables, brake.limit_reached) == (most, count - most, count > 1)
 
 
+async def test_the_limit_can_be_reported_for_live_tables_that_were_counted_before(ground: Ground) -> None:
+    assert await ground.inbox.live_counts() == {}
+    await live(ground, 8)
+    assert await ground.inbox.live_counts() == {"prod": 8}
+    earlier = await ground.inbox.drop_limit_state("prod", 4)
+    assert (earlier.limit, earlier.live_tables) == (1, 4)
+
+
 async def test_unsettled_drops_count_towards_the_half(ground: Ground) -> None:
     """Workers ask at the same time: a drop that was allowed counts once, whether its row has settled or not."""
     claims = await live(ground, 8)

@@ -16,7 +16,7 @@ from structlog.typing import EventDict
 from sfn.domain.jobs import Capacity, ConcurrencyGroup, Priority
 from sfn.errors import ErrorScope, Transient
 from sfn.inbox import QueueStats
-from sfn.inbox.inbox import LOG_INTERVAL, CachedStats, InboxErrorLog
+from sfn.inbox.inbox import LOG_INTERVAL, CachedCounts, InboxErrorLog
 from sfn.inbox.jobs import fair_order, rotate
 from tests.support.clock import HandClock
 
@@ -39,7 +39,7 @@ class Slow:
 
 async def test_what_nobody_waited_for_is_counted_all_the_same() -> None:
     slow = Slow()
-    counted = CachedStats(slow.count, max_age=10)
+    counted = CachedCounts(slow.count, max_age=10)
     with anyio.move_on_after(0.01) as gave_up:
         await counted()
     assert gave_up.cancelled_caught
@@ -52,7 +52,7 @@ async def test_what_nobody_waited_for_is_counted_all_the_same() -> None:
 
 async def test_what_nobody_asked_for_is_not_counted() -> None:
     slow = Slow()
-    await CachedStats(slow.count, max_age=10).refresh()
+    await CachedCounts(slow.count, max_age=10).refresh()
     assert slow.begun == 0
 
 

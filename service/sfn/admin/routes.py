@@ -36,7 +36,7 @@ from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.domain.jobs import DeadLetterReason, IndexedTable
 from sfn.errors import suggest_name
 from sfn.http.recent_requests import RecentRequests
-from sfn.inbox import QueueStats
+from sfn.inbox import DropLimitState, QueueStats
 from sfn.inbox.inbox import Inbox
 from sfn.inbox.model import AdminCommand, Job
 from sfn.publish.policy import TableFilter
@@ -176,6 +176,8 @@ class AdminContext:
         clock: the wall clock.
         late_after: how long a table may wait for its publish before it counts as late.
         cached_stats: returns the statistics of the inbox, a few seconds old; None to count them each time.
+        cached_live: returns the number of tables with a live file, by catalog, a few seconds old; None to count each
+            time.
         stores: prefix of each configured store, by name.
         gateways: the catalogs behind each configured gateway, by its name.
     """
@@ -187,6 +189,7 @@ class AdminContext:
     clock: Clock
     late_after: timedelta = timedelta(seconds=60)
     cached_stats: Callable[[], Awaitable[QueueStats]] | None = None
+    cached_live: Callable[[], Awaitable[Mapping[str, int]]] | None = None
     stores: Mapping[str, str] = field(default_factory=dict)
     gateways: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -198,6 +201,11 @@ class AdminContext:
     async def stats(self) -> QueueStats:
         """Return the statistics of the inbox."""
         return await (self.cached_stats or self.inbox.stats)()
+
+    async def drop_limit_state(self, catalog: str) -> DropLimitState:
+        """Return the state of a catalog's drop limit; the number of its live tables may be a few seconds old."""
+        live = await (self.cached_live or self.inbox.live_counts)()
+        return await self.inbox.drop_limit_state(catalog, live.get(catalog, 0))
 
     def command(self, request: Request, target: str) -> AdminCommand:
         """Return the audit entry of a request; the actor is the name in its `From` header and the name of its token.
@@ -310,7 +318,7 @@ class CatalogRoutes:
         self._context.configured_catalog(catalog)
         passed = await self._inbox.passed_steps(catalog)
         stats = await self._context.stats()
-        state = await self._inbox.drop_limit_state(catalog)
+        state = await self._context.drop_limit_state(catalog)
         steps = [
             PassedStepModel(table=str(one.table), at=one.at, kind="drop" if one.is_drop else "rollback")
             for one in passed[:MAX_BATCH]

@@ -90,7 +90,7 @@ class StatusRoutes:
 
     async def _catalog_model(self, name: str, stats: QueueStats, reports: Sequence[ProcessReport]) -> CatalogModel:
         process, seen = self._context.process, merged_view(name, reports)
-        drop_limit = await self._inbox.drop_limit_state(name)
+        drop_limit = await self._context.drop_limit_state(name)
         tables = {state: stats.tables.get((name, state), 0) for state in STAT_STATES}
         missing = stats.missing.get(name)
         return CatalogModel(

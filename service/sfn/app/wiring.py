@@ -55,7 +55,7 @@ from sfn.http.secrets import WatchedTokenFile
 from sfn.http.senders import ANONYMOUS, OperatorAuth
 from sfn.http.server import Certificate
 from sfn.inbox import InboxWriter
-from sfn.inbox.inbox import CachedStats, Inbox
+from sfn.inbox.inbox import CachedCounts, Inbox
 from sfn.inbox.model import CommittedTransaction, FoldResult, InboxConfig
 from sfn.inbox.postgres import PostgresInbox, preflight
 from sfn.inbox.postgres_server import PostgresServer, PreflightResult
@@ -245,6 +245,8 @@ STARTING: Final = "starting"
 
 STATUS_MAX_AGE: Final = 0.05
 """Age in seconds of the figures in the status of a small inbox; counting takes at most a twentieth of the time."""
+LIVE_COUNTING_SHARE: Final = 100
+"""Counting the live tables takes at most a hundredth of the time: operators need not know them to the second."""
 _RETIREMENT_POLL_SECONDS: Final = 5.0
 _MAX_START_ATTEMPTS: Final = 10
 """Maximum number of queries to a newly opened inbox during the start."""
@@ -512,7 +514,8 @@ def _build_application(
         decode=partial(decode_undecodable, settings, event_filter),
         clock=SystemClock(),
         late_after=settings.telemetry.late_after,
-        cached_stats=CachedStats(inbox.stats, STATUS_MAX_AGE),
+        cached_stats=CachedCounts(inbox.stats, STATUS_MAX_AGE),
+        cached_live=CachedCounts(inbox.live_counts, STATUS_MAX_AGE, LIVE_COUNTING_SHARE),
         stores={name: one.prefix for name, one in settings.stores.items()},
         gateways={name: sorted({*settings.catalogs_behind(name).values()}) for name in settings.gateway},
     )

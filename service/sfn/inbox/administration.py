@@ -298,9 +298,16 @@ class Administration(ABC):
 
     _live_count = as_read(jobs.live_count)
 
-    async def drop_limit_state(self, catalog: str) -> DropLimitState:
-        """Return the state of a catalog's drop limit."""
-        return await self._drop_limit_state(catalog, self._config, self._clock.now())
+    live_counts = as_read(jobs.live_counts)
+
+    async def drop_limit_state(self, catalog: str, live: int | None = None) -> DropLimitState:
+        """Return the state of a catalog's drop limit.
+
+        Args:
+            catalog: name of the catalog.
+            live: number of its tables with a live file; None to count them, which takes long if there are many.
+        """
+        return await self._drop_limit_state(catalog, live, self._config, self._clock.now())
 
     _drop_limit_state = as_query(catalogs.drop_limit_state)
 

@@ -133,13 +133,14 @@ async def allow_step(
 
 
 async def drop_limit_state(
-    transaction: Transaction, catalog: str, config: InboxConfig, now: datetime
+    transaction: Transaction, catalog: str, live: int | None, config: InboxConfig, now: datetime
 ) -> DropLimitState:
-    """Return the state of a catalog's drop limit."""
+    """Return the state of a catalog's drop limit; see `Administration.drop_limit_state`."""
     queries = [_steps_query(catalog, now - config.drop_limit_window), _reached_query(catalog)]
     steps, reached = await transaction.fetch_all(queries)
     is_reached = bool(reached or await held_jobs(transaction, catalog, "", 1))
-    live = await live_count(transaction, catalog)
+    if live is None:
+        live = await live_count(transaction, catalog)
     drops, used = _drops(steps)
     dropped = await without_file(transaction, {drop.name for drop in without_old_names(drops)})
     return DropLimitState(is_reached, used, config.allowed_drops(catalog, live, dropped), live)

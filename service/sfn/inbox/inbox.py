@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final, NoReturn, TypeVar
+from typing import Final, Generic, NoReturn, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -442,53 +442,56 @@ def _token(claim: LeasedJob) -> tuple[int, JobKey]:
     return claim.fencing_token, claim.subject
 
 
-MAX_STATS_SHARE: Final = 20
+MAX_COUNTING_SHARE: Final = 20
 """The database counts for at most one of this many seconds."""
-STATS_WANTED: Final = 300.0
+COUNTS_WANTED: Final = 300.0
 """Seconds after the last read until the cache is not refreshed any more: most scrapers read more often."""
 
 
-class CachedStats:
-    """A cache of the statistics, a few seconds old, because counting reads all jobs.
+class CachedCounts(Generic[T]):
+    """A cache of figures of the inbox, a few seconds old, because counting reads all jobs.
 
     Args:
         count: counts.
         max_age: greatest age in seconds; longer if counting takes long.
+        max_share: it counts for at most one of this many seconds.
     """
 
-    def __init__(self, count: Callable[[], Awaitable[QueueStats]], max_age: float) -> None:
-        self._count, self._max_age = count, max_age
-        self._stats: QueueStats | None = None
+    def __init__(
+        self, count: Callable[[], Awaitable[T]], max_age: float, max_share: float = MAX_COUNTING_SHARE
+    ) -> None:
+        self._count, self._max_age, self._max_share = count, max_age, max_share
+        self._counts: T | None = None
         self._begun_at = self._due_at = self._pause = 0.0
         self._asked_at = -math.inf
         self._counting = anyio.Lock()
 
-    async def __call__(self) -> QueueStats:
-        """Return the statistics; the first call, and a call after a long pause, waits until they are counted."""
+    async def __call__(self) -> T:
+        """Return the figures; the first call, and a call after a long pause, waits until they are counted."""
         self._asked_at = now = anyio.current_time()
         # Twice the pause: a reader must not wait, and `refresh` may.
-        if self._stats is None or now >= self._due_at + self._pause:
+        if self._counts is None or now >= self._due_at + self._pause:
             return await self._counted()
-        return self._stats
+        return self._counts
 
     async def refresh(self) -> None:
-        """Count the statistics if they are due and were read recently, also if the first reader stopped waiting."""
+        """Count the figures if they are due and were read recently, also if the first reader stopped waiting."""
         now = anyio.current_time()
-        if self._due_at <= now < self._asked_at + STATS_WANTED:
+        if self._due_at <= now < self._asked_at + COUNTS_WANTED:
             await self._counted()
 
-    async def _counted(self) -> QueueStats:
+    async def _counted(self) -> T:
         asked_at = anyio.current_time()
         async with self._counting:
-            if self._stats is None or self._begun_at < asked_at:
+            if self._counts is None or self._begun_at < asked_at:
                 self._begun_at = anyio.current_time()
-                self._stats = await self._count()
+                self._counts = await self._count()
                 ended_at = anyio.current_time()
                 self._pause = (
-                    max(self._max_age, MAX_STATS_SHARE * (ended_at - self._begun_at)) if self._max_age else 0.0
+                    max(self._max_age, self._max_share * (ended_at - self._begun_at)) if self._max_age else 0.0
                 )
                 self._due_at = ended_at + self._pause
-            return self._stats
+            return self._counts
 
 
 LOG_INTERVAL: Final = timedelta(minutes=1)

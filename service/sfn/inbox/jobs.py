@@ -470,6 +470,12 @@ async def live_count(transaction: Transaction, catalog: str, most: int | None = 
     return int(count - old)
 
 
+async def live_counts(transaction: Transaction) -> dict[str, int]:
+    """Return how many tables of each catalog have a live file; reads an entry of an index for every table."""
+    found = await transaction.fetch("SELECT DISTINCT catalog FROM sfn.concurrency_group")
+    return {catalog: await live_count(transaction, catalog) for (catalog,) in found}
+
+
 async def without_file(transaction: Transaction, subjects: Collection[JobKey]) -> int:
     """Return how many of these have no job with a live file."""
     ((count,),) = await transaction.fetch(

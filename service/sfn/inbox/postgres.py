@@ -25,7 +25,7 @@ from sfn.clock import Clock
 from sfn.concurrency import Batcher
 from sfn.errors import FatalError, OutcomeUnknown, Transient
 from sfn.inbox import QueueStats
-from sfn.inbox.inbox import CachedStats, Inbox
+from sfn.inbox.inbox import CachedCounts, Inbox
 from sfn.inbox.model import CommittedTransaction, FoldResult, InboxConfig
 from sfn.inbox.operations import Operations
 from sfn.inbox.postgres_server import (
@@ -559,7 +559,7 @@ async def prepare_database(
 class PostgresInbox(Inbox):
     """The inbox in a PostgreSQL database, which other processes may share; `opened` creates it."""
 
-    _cached_stats: CachedStats
+    _cached_stats: CachedCounts[QueueStats]
 
     @classmethod
     @asynccontextmanager
@@ -596,7 +596,7 @@ class PostgresInbox(Inbox):
             new = await prepare_database(runner, migrations)
             _log.info("inbox opened", database=runner.where, new=new, pooled=runner.connections.is_pooled)
             inbox = cls(runner, operations, clock, queue_limit=queue_limit, observe_fold=observe_fold, unapplied=1)
-            inbox._cached_stats = CachedStats(super(PostgresInbox, inbox).stats, stats_max_age)
+            inbox._cached_stats = CachedCounts(super(PostgresInbox, inbox).stats, stats_max_age)
 
             async def check_version() -> None:
                 check_schema(await runner.on_tables(schema_state), runner.where, len(migrations))

@@ -6,14 +6,13 @@ import gzip
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from http import HTTPStatus
 from importlib.resources import files
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,6 +21,9 @@ from sfn.clock import Clock, format_ago, format_duration, format_seconds, format
 from sfn.domain.identifiers import encode_identifier
 from sfn.errors import pluralise
 from sfn.ui.session import Session, Sessions
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 PREFIX: Final = "/ui"
 SECURITY_HEADERS: Final = {
@@ -108,8 +110,14 @@ class Renderer:
     """
 
     def __init__(self, sessions: Sessions | None, clock: Clock, version: str) -> None:
-        self._sessions, self._clock = sessions, clock
-        self._environment = Environment(
+        self._sessions, self._clock, self._version = sessions, clock, version
+
+    @cached_property
+    def _environment(self) -> Environment:
+        # A service that shows no page does without the 1.6 MB of the template engine.
+        from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+
+        environment = Environment(
             loader=PackageLoader("sfn.ui"),
             autoescape=True,
             undefined=StrictUndefined,
@@ -117,12 +125,13 @@ class Renderer:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        self._environment.globals |= {"asset": asset_url, "table_path": table_path, "version": version}
-        self._environment.filters |= {
+        environment.globals |= {"asset": asset_url, "table_path": table_path, "version": self._version}
+        environment.filters |= {
             "seconds": format_seconds,
             "dotted": encode_identifier,
             "pluralise": pluralise,
         }
+        return environment
 
     def page(self, request: Request, template: str, values: Mapping[str, Any], status: int = HTTPStatus.OK) -> Response:
         """Return the response with a page.
