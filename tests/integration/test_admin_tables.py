@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from sfn.domain.identifiers import TableIdentifier
-from sfn.domain.jobs import DeadLettered, DeadLetterReason, Retry
+from sfn.domain.jobs import DeadLettered, DeadLetterReason, Done, PublishResult, Retry, TableState
 from sfn.errors import ErrorScope
 from sfn.worker.capacity import CircuitBreakerState
 from sfn.worker.catalog_now import CatalogNow, CatalogNowState
@@ -75,6 +75,27 @@ async def test_a_list_is_filtered_and_sorted(
     ground.clock.turn(100)
     await ground.hint(FAR)
     assert await names(operator, **search) == found
+
+
+async def test_only_a_table_that_is_gone_is_listed_as_dropped(operator: httpx.AsyncClient, office: Office) -> None:
+    ground = office.ground
+    gone, foreign, refused, live = table("gone"), table("foreign"), table("refused"), table("live")
+    for number, one in enumerate((gone, foreign, live)):
+        await ground.published(one, f"file:///w/{number}", f"u{number}")
+    without_file = PublishResult(TableState(has_settled=True))
+    await ground.settled(gone, Done(ground.after(3600), without_file))
+    await ground.settled(foreign, DeadLettered(DeadLetterReason.FOREIGN_FILE, "why", without_file))
+    await ground.hint(refused)
+    claim = await ground.claim()
+    assert await ground.inbox.record_location(claim, "file:///w/9", "u9") is not None
+    await ground.settle(claim, Retry(ground.after(900), "no permission"))
+    listed = (await got(operator, TABLES))["tables"]
+    assert {one["name"]: one["file"] for one in listed} == {
+        "gone": "dropped",
+        "foreign": "none",
+        "refused": "none",
+        "live": "live",
+    }
 
 
 async def test_pages_follow_each_other(operator: httpx.AsyncClient, office: Office) -> None:

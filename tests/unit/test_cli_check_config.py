@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import socket
 import sys
@@ -297,8 +298,9 @@ async def test_a_root_is_there_and_written_into(tmp_path: Path) -> None:
     assert found.text == f"file://{tmp_path}/root: expected a folder, found none"
     assert listed(tmp_path) == []
     (tmp_path / "root").mkdir()
+    done = "written, swapped and deleted with conditional requests"
     assert await rooted(tmp_path) == CheckFinding(
-        "catalogs.prod.root", OK, f"file://{tmp_path}/root: written, swapped and deleted with conditional requests"
+        "catalogs.prod.root", OK, f"file://{tmp_path}/root: {done}, as the user {getpass.getuser()}"
     )
     assert listed(tmp_path / "root") == []
 

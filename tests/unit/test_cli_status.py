@@ -86,6 +86,9 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
     assert (first, second) == (f"all is well: {said}", "  1 table given up; the dead letters were discarded")
 
 
+SILENT_SINCE = NOON - timedelta(seconds=12)
+
+
 @pytest.mark.parametrize(
     ("status", "what", "command"),
     [
@@ -106,12 +109,17 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
             "sfn check",
         ),
         (
-            catalog(unanswered_since=NOON - timedelta(seconds=12)),
+            catalog(unanswered_since=SILENT_SINCE, answered_at=SILENT_SINCE),
             "the catalog prod has not answered since 11:59:48 UTC (12 s)",
             "sfn check",
         ),
         (
-            catalog(unanswered_since=NOON - timedelta(seconds=12), error="it answers with status 503"),
+            catalog(unanswered_since=SILENT_SINCE, answered_at=NOON - timedelta(seconds=8)),
+            "the catalog prod has not answered every request since 11:59:48 UTC (12 s)",
+            "sfn check",
+        ),
+        (
+            catalog(unanswered_since=SILENT_SINCE, answered_at=None, error="it answers with status 503"),
             "the catalog prod has not answered since 11:59:48 UTC (12 s): it answers with status 503",
             "sfn check",
         ),
@@ -122,7 +130,7 @@ def test_tables_whose_letters_were_discarded_are_counted_as_such() -> None:
         ),
         (
             catalog(drop_limit=DropLimitModel(limit_reached=True, on_hold=12, steps=0, limit=10)),
-            "prod: the drop limit has held 12 tables that would be dropped or rolled back: more than 10 tables dropped",
+            "prod: the drop limit has held 12 tables that would be dropped or rolled back: the limit is 10 tables",
             "release prod",
         ),
         (

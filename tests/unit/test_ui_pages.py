@@ -48,7 +48,7 @@ async def test_held_tables_are_shown_with_what_to_do(browser: Browser, office: O
     office.clock.turn(90)
     page = await browser.get(HELD)
     assert "prod 2 tables held since 00:00:00 UTC (1 min 30 s)." in page.text
-    assert "restore them there, then sweep it" in page.text
+    assert "restore them there, also those that passed, then sweep it" in page.text
     assert "sales.<script>" in page.text
     assert [one["src"][:11] for tag, one in page.elements if tag == "script"] == ["/ui/assets/"]
     assert "dev.eu Nothing is held." in page.text

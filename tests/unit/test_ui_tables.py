@@ -310,7 +310,7 @@ async def test_both_pointers_are_compared_on_request(browser: Browser, office: O
     assert part.lstrip().startswith('<div id="catalog">')
     assert pointer(2) in part
     office.answer = CatalogNow(CatalogNowState.UNANSWERED, error="no <answer> within 3 s")
-    assert "no answer: no &lt;answer&gt; within 3 s" in await browser.page(PAGE, {"catalog": "now"})
+    assert "no &lt;answer&gt; within 3 s" in await browser.page(PAGE, {"catalog": "now"})
 
 
 def read_files(*files: FileNow, metadata: MetadataNow | None = None) -> object:

@@ -31,8 +31,8 @@ def remedy_for(letter: DeadLetterModel, foreign_id: str | None = None) -> str:
     match letter.reason:
         case DeadLetterReason.HELD_DROP:
             return (
-                f"if {catalog} lost the table, restore it there; if it was dropped on purpose, `sfn release {catalog}` "
-                f"drops all held tables, and {replay} this one"
+                f"if {catalog} lost the table, restore it there; if it was dropped on purpose, {replay} drops "
+                f"this one, and `sfn release {catalog}` all held ones"
             )
         case DeadLetterReason.FOREIGN_CATALOG:
             adopt = f"`{adopt_command(catalog, foreign_id, table)}`"

@@ -18,7 +18,7 @@ from sfn.sfnfile.naming import layout_location
 
 if TYPE_CHECKING:
     from sfn.domain.jobs import TableState
-    from sfn.inbox.model import DeadLetter, OutcomeRecord, TableStatus
+    from sfn.inbox.model import DeadLetter, Job, OutcomeRecord, TableStatus
     from sfn.inbox.model import LastEvent as Event
     from sfn.inbox.table_list import ListedTable
     from sfn.worker.catalog_now import CatalogNow
@@ -137,6 +137,15 @@ class OutcomeModel(AdminModel):
         )
 
 
+def _is_dropped(job: Job) -> bool:
+    """Return whether the files of a table say that it is dropped or renamed.
+
+    A table that was given up, or that waits for its first publish, has places too, because its files may be there.
+    """
+    is_done = stat_state(job) == "scheduled" and job.table_state.has_settled
+    return is_done and job.table_state.live is None and bool(job.locations)
+
+
 class ListedTableModel(AdminModel):
     """A table in a list."""
 
@@ -173,7 +182,7 @@ class ListedTableModel(AdminModel):
                 "cause": cause,
                 "next_attempt_at": job.due_at if job.state == "queued" else None,
                 "attempt": job.attempt,
-                "file": "live" if live is not None else "dropped" if job.locations else "none",
+                "file": "live" if live is not None else "dropped" if _is_dropped(job) else "none",
                 "metadata_location": live.metadata_location if live is not None else None,
                 "written_at": live.written_at if live is not None else None,
                 "dead_letter": one.letter.id if one.letter is not None else None,

@@ -65,7 +65,8 @@ def describe_attempts(outcome: OutcomeModel) -> str:
     name = describe_outcome(outcome.outcome)
     if outcome.first_ended_at is None:
         return name
-    return f"{name} {outcome.times} times in {format_duration(outcome.ended_at - outcome.first_ended_at)}"
+    first = format_duration(outcome.ended_at - outcome.first_ended_at)
+    return f"{name} {outcome.times} times, first {first} earlier"
 
 
 def table_verdict(table: TableModel, now: datetime) -> TableVerdict:
@@ -229,7 +230,7 @@ def describe_catalog_now(answer: CatalogNowModel) -> str:
         case "event-only":
             return "an event-only catalog cannot be queried"
         case "unanswered":
-            return f"no answer: {answer.error}"
+            return answer.error or "no answer"
         case "found":
             return answer.metadata_location or "-"
         case "staged":

@@ -190,10 +190,12 @@ def breaker_subject(breaker: CircuitBreakerModel, stores: Mapping[str, str]) -> 
 
 
 def _unanswered(catalog: CatalogModel) -> StatusProblem:
+    since, answered_at = catalog.unanswered_since, catalog.answered_at
+    is_partial = since is not None and answered_at is not None and answered_at > since
     return StatusProblem(
         kind="catalog",
         catalog=catalog.name,
-        what=f"the catalog {catalog.name} has not answered",
+        what=f"the catalog {catalog.name} has not answered{' every request' if is_partial else ''}",
         since=catalog.unanswered_since,
         cause=catalog.error,
         command="sfn check",
@@ -318,8 +320,8 @@ def _drop_limit_problems(catalog: CatalogModel) -> Iterator[StatusProblem]:
             catalog=name,
             what=f"{name}: the drop limit has held {pluralise(held, 'table')} that would be dropped or rolled back",
             since=drop_limit.held_since,
-            cause=f"more than {pluralise(drop_limit.limit, 'table')} dropped or rolled back within an hour"
-            + (f"; {drop_limit.steps:,} of them passed before the limit" if drop_limit.steps else ""),
+            cause=f"the limit is {pluralise(drop_limit.limit, 'table')} dropped or rolled back within an hour"
+            + (f"; {drop_limit.steps:,} passed before it held the others" if drop_limit.steps else ""),
             command=f"sfn tables --held --catalog {name}",
             advice=f"if {name} lost the tables, restore them there, also those that passed, then "
             f"`sfn reconcile --catalog {name}`; if they were dropped on purpose, `sfn release {name}`",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import secrets
 import shutil
@@ -306,7 +307,12 @@ def _guarantee_finding(where: str, folder: str, guarantees: Guarantees) -> Check
     if not guarantees.conditional_delete:
         remedy = "no change is needed: tombstones stay that would be deleted in other stores"
         return warning_finding(where, f"{folder}: writes are conditional, deletes are not", remedy)
-    return ok_finding(where, f"{folder}: written, swapped and deleted with conditional requests")
+    return ok_finding(where, f"{folder}: written, swapped and deleted with conditional requests{_user_of(folder)}")
+
+
+def _user_of(folder: str) -> str:
+    """Return who may write there, for a local folder: the service may run as another user than the check."""
+    return f", as the user {getpass.getuser()}" if scheme_of(folder) == "file" else ""
 
 
 RENEW_BEFORE: Final = timedelta(days=14)

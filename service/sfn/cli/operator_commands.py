@@ -170,12 +170,15 @@ def audit_log(
 ) -> None:
     """List the commands of operators, newest first: time, actor, action, number of tables or dead letters, target."""
     from sfn.cli.client import open_service
-    from sfn.cli.render import Grid, escape, format_time, print_error, print_json, print_page
+    from sfn.cli.render import Grid, Line, Tone, escape, format_time, print_error, print_json, print_page
 
     with open_service(options.ServiceOptions(config, url, token_file, ca_file)) as service:
         found = service.audit(limit, before)
     if as_json:
         print_json(found)
+        return
+    if not found.entries:
+        print_page([Line("no commands" if before is None else "no older commands", Tone.QUIET)])
         return
     rows = [
         (

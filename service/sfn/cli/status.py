@@ -119,9 +119,10 @@ def status(
 ) -> None:
     """Show the state of the service: what needs attention, since when, why, and what to do. Or of one table.
 
-    The columns count tables. LIVE: with a current SFN file. LATE: waiting longer than telemetry.late_after. RETRYING:
-    failed, with another attempt to come. DEAD: given up, also after the dead letter was discarded. HELD: held by the
-    drop limit. p95 LAG: 95 of 100 publishes of the last hour came at most so long after their commit.
+    The columns count tables. LIVE: with an SFN file that readers follow. LATE: waiting longer than
+    telemetry.late_after. RETRYING: failed, and waiting for the next attempt. DEAD: given up, also after the dead
+    letter was discarded. HELD: held by the drop limit. p95 LAG: 95 of 100 publishes of the last hour, without the
+    first ones of tables, came at most so long after their commit.
 
     Ends with 0 if the service answers. With --exit-code it ends with 1 if something needs attention.
     """

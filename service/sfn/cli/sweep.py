@@ -467,6 +467,7 @@ def _run_sweep(
             print_error(delay)
         until = None if timeout is None else SYSTEM_WAIT.monotonic() + timeout.total_seconds()
         repairs: dict[str, CatalogRepairs] = {}
+        has_ended = True
         try:
             with progress("sweeping", None) as on_progress:
                 sweeps = wait_for_sweeps(service, accepted, on_progress, _report_waiting, timeout)
@@ -475,6 +476,7 @@ def _run_sweep(
         except TimeoutError:
             after = format_duration(timeout or timedelta())
             print_error(f"no end after {after}: the sweep goes on in the service, `sfn status` shows its progress")
+            has_ended = False
             # What is known so far helps to find what takes long.
             sweeps = sweeps_since(service.status(), accepted.catalogs, accepted.requested_at)
         except KeyboardInterrupt:
@@ -487,7 +489,7 @@ def _run_sweep(
     else:
         since = {one.name: one.missing_since for one in catalogs if one.missing_since is not None}
         print_page(sweep_page(sweeps, repairs, retired, since))
-    return sweeps.keys() >= set(accepted.catalogs) and all_succeeded(sweeps, repairs)
+    return has_ended and sweeps.keys() >= set(accepted.catalogs) and all_succeeded(sweeps, repairs)
 
 
 def _report_waiting(name: str) -> None:

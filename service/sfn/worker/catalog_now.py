@@ -111,7 +111,7 @@ class CatalogQueries:
         answered_at = catalog.activity.answers.answered_at
         if answered_at is not None and answered_at > timed_out_at:
             return None
-        return f"not asked: it has answered nothing for {format_duration(now - timed_out_at)}"
+        return f"not asked: a question {format_duration(now - timed_out_at)} ago had no answer in time"
 
     async def _ask(self, table: TableIdentifier) -> CatalogNow:
         # The entry stays if the query is cancelled, and is removed by any answer.

@@ -182,10 +182,10 @@ class CatalogHttpClient:
                     body = await self._read(where, response, cut)
             except (aiohttp.ClientError, OSError) as error:
                 failure = failure_of_transport(where, error, request_timeout or self._settings.request_timeout)
-                request.failure = f"expected {failure.expected}, found {failure.found}"
+                request.failure = str(replace(failure, where=request.what).to_error(ErrorScope.CATALOG, ()))
                 raise CatalogRequestFailed(failure) from error
             if response.status in _USELESS or response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-                request.failure = f"it answers with status {response.status}"
+                request.failure = f"{request.what}: it answers with status {response.status}"
             # A table, or a namespace, may be forbidden alone.
             request.is_neutral = response.status == HTTPStatus.FORBIDDEN
         return CatalogReply(where, response.status, began, response.headers, body)
