@@ -73,7 +73,7 @@ def measured() -> list[Measure]:
         _counted("links in pages that lead nowhere", broken_links(ROOT)),
         Measure("modules that one event passes through", len(modules_of_an_event()), 0, 53, goal=40),
         Measure("test files", len(tests), 0, 452),
-        Measure("lines of tests", sum(map(_lines, tests)), 0, 111_600, goal=82_000),
+        Measure("lines of tests", sum(map(_lines, tests)), 0, 111_700, goal=82_000),
         Measure("bytes of README.md", (ROOT / "README.md").stat().st_size, 0, 12_288),
     ]
 
