@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import socket
 import sys
@@ -300,7 +299,7 @@ async def test_a_root_is_there_and_written_into(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     done = "written, swapped and deleted with conditional requests"
     assert await rooted(tmp_path) == CheckFinding(
-        "catalogs.prod.root", OK, f"file://{tmp_path}/root: {done}, as the user {getpass.getuser()}"
+        "catalogs.prod.root", OK, f"file://{tmp_path}/root: {done}, as the user {os.geteuid()}"
     )
     assert listed(tmp_path / "root") == []
 

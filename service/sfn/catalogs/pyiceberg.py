@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -335,19 +335,20 @@ class PyIcebergCatalog:
                 answer = await self._threads.run(where, lambda _: ask())
             except CatalogRequestFailed as refused:
                 if refused.failure.scope is ErrorScope.CATALOG:
-                    request.failure = f"expected {refused.failure.expected}, found {refused.failure.found}"
+                    request.failure = str(replace(refused.failure, where=what).to_error(ErrorScope.CATALOG, ()))
                 raise
             if not isinstance(answer, TimedOut):
                 return answer
             found = "none" if answer.may_still_run else "no free thread: earlier calls have not returned"
             expected = f"an answer to PyIceberg within {self._settings.request_timeout:g} s"
-            request.failure = f"expected {expected}, found {found}"
+            remedy = "check the catalog's own log and load, and the network between here and there"
+            request.failure = f"{what}: expected {expected}, found {found}; {remedy}"
             raise CatalogRequestFailed(
                 CatalogFailure(
                     where,
                     expected=expected,
                     found=found,
-                    remedy="check the catalog's own log and load, and the network between here and there",
+                    remedy=remedy,
                     scope=scope_if_late if answer.may_still_run else ErrorScope.CATALOG,
                 )
             )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import json
+import os
 import secrets
 import shutil
 import ssl
@@ -312,7 +312,7 @@ def _guarantee_finding(where: str, folder: str, guarantees: Guarantees) -> Check
 
 def _user_of(folder: str) -> str:
     """Return who may write there, for a local folder: the service may run as another user than the check."""
-    return f", as the user {getpass.getuser()}" if scheme_of(folder) == "file" else ""
+    return f", as the user {os.geteuid()}" if scheme_of(folder) == "file" else ""
 
 
 RENEW_BEFORE: Final = timedelta(days=14)
