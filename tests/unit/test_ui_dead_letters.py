@@ -117,6 +117,16 @@ async def test_wrong_filters_are_a_page_with_the_reason(browser: Browser, query:
     assert "problem" in page.html
 
 
+async def test_a_replay_of_held_drops_says_that_readers_lose_the_tables(browser: Browser, office: Office) -> None:
+    lost = "1 held drop will pass: if the catalog still does not have the table, readers stop finding it."
+    assert lost not in (await browser.get(f"{PATH}/replay", like=1)).text
+    await office.ground.settled(table("held"), DeadLettered(DeadLetterReason.HELD_DROP, "why"))
+    office.clock.turn(1)
+    number = max(await open_ids(office))
+    for asked in ({"id": number}, {"like": number}):
+        assert lost in (await browser.get(f"{PATH}/replay", **asked)).text
+
+
 async def test_a_letter_is_shown_in_full(browser: Browser) -> None:
     page = await browser.get(f"{PATH}/6")
     assert "Dead letter 6: undecodable, open" in page.text

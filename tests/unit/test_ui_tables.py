@@ -130,6 +130,13 @@ async def test_complete_name_leads_to_its_table(
     assert (reply.status_code, reply.headers["location"]) == (303, to)
 
 
+async def test_a_list_by_wait_without_a_table_that_waits_says_so(browser: Browser, office: Office) -> None:
+    await office.ground.published(ORDERS)
+    assert "No table waits for a publish." in await browser.page(LIST, {"sort": "lag"})
+    html = await browser.page(LIST, {"sort": "lag", "catalog": "prod"})
+    assert "No table that fits the filters waits for a publish." in html
+
+
 @pytest.mark.parametrize(
     "query",
     [{"table": "sales.nothing"}, {"table": "sales.stock", "late": "true", "catalog": "dev.eu"}, {"table": "a:b.c"}],
