@@ -13,6 +13,7 @@ import pytest
 from sfn.cli.options import parse_table_name
 from sfn.domain.identifiers import CatalogName, TableIdentifier
 from sfn.telemetry.logs import key_fields
+from tests.shape.wording import syntax_tree
 
 PACKAGE: Final = Path(__file__).parents[2] / "service" / "sfn"
 METHODS: Final = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
@@ -23,7 +24,7 @@ MAX_MESSAGE: Final = 80
 
 def violations(source: str, where: str) -> Iterator[str]:
     """Yield what is wrong with the calls of `_log` in a module."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(syntax_tree(source)):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         if ast.unparse(node.func.value) != "_log" or node.func.attr not in METHODS:
