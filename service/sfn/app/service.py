@@ -45,9 +45,9 @@ from sfn.http.ingest import EventsEndpoint
 from sfn.http.responses import AsgiApplication
 from sfn.http.secrets import AuthScheme
 from sfn.http.server import HttpServer, listening_socket
-from sfn.settings import mistaken_variables
+from sfn.settings import mistaken_variables, names_trace_collector
 from sfn.settings.root import ALL_ROLES, Role, Settings
-from sfn.telemetry import logs
+from sfn.telemetry import logs, tracing
 
 ENDED, FAILED = 0, 1
 SHUTDOWN_TIMEOUT: Final = 90.0
@@ -91,6 +91,7 @@ def run(
         _log.warning("low limit of open files", files=files, remedy="raise it (ulimit -n, LimitNOFILE=)")
     code = ENDED
     try:
+        start_traces(settings)
         anyio.run(_run_service, settings, wrap_store, roles, file, backend_options={"use_uvloop": True})
     except Exception as error:  # noqa: BLE001 - the end of the process: whatever it was is logged
         for cause in leaf_errors(error):
@@ -99,11 +100,35 @@ def run(
         code = FAILED
     finally:
         faulthandler.cancel_dump_traceback_later()
+        tracing.stop_tracing()
     hanging = unfinished_calls(ABANDONED_CALLS_TIMEOUT)
     if hanging:
         _log.error("hanging calls abandoned", hanging=hanging, remedy="check whether a mount hangs")
         code = FAILED
     return code
+
+
+def start_traces(settings: Settings) -> None:
+    """Record traces if the settings, or OpenTelemetry's standard variables, name a collector.
+
+    Raises:
+        SfnError: the settings name one, and the packages for it are not installed.
+    """
+    telemetry = settings.telemetry
+    is_configured = telemetry.traces_endpoint is not None
+    if not is_configured and not names_trace_collector():
+        return
+    headers = {name: value.get_secret_value() for name, value in telemetry.traces_headers.items()}
+    options = tracing.TracingOptions(
+        telemetry.traces_endpoint, telemetry.traces_sample_ratio, headers, telemetry.traces_ca_file
+    )
+    try:
+        tracing.start_tracing(options, VERSION)
+    except SfnError as error:
+        if is_configured:
+            raise
+        # Such variables are often set for every program of a cluster.
+        _log.warning("traces not recorded", error=str(error))
 
 
 async def _run_service(

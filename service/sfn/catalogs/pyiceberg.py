@@ -24,6 +24,7 @@ from sfn.clock import SystemClock
 from sfn.concurrency import AbandonableThreads, TimedOut
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
+from sfn.telemetry import tracing
 
 EXTRA: Final = "pip install '.[pyiceberg]'"
 IMPLEMENTATION: Final = "py-catalog-impl"
@@ -330,7 +331,11 @@ class PyIcebergCatalog:
         self, what: str, ask: Callable[[], T], scope_if_late: ErrorScope | None = ErrorScope.CATALOG
     ) -> T:
         where = f"catalog {self._settings.name}: {what}"
-        with self.activity.request(what.partition(" ")[0], what) as request:
+        # PyIceberg sends the requests itself, so the step is the whole call.
+        with (
+            tracing.span(f"{what.partition(' ')[0]} catalog {self._settings.name}", "client"),
+            self.activity.request(what.partition(" ")[0], what) as request,
+        ):
             try:
                 answer = await self._threads.run(where, lambda _: ask())
             except CatalogRequestFailed as refused:

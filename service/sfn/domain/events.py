@@ -6,14 +6,32 @@ the inbox stores them as they are (`sfn.inbox.schema`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from typing_extensions import override
 
 from sfn.domain.identifiers import JobKey, TableIdentifier
+
+_TRACEPARENT: Final = re.compile(
+    r"(?!ff)(?P<version>[0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f][13579bdf](?P<more>-.*)?"
+)
+_TRACEPARENT_LENGTH: Final = 55
+
+
+def sampled_traceparent(value: object) -> str:
+    """Return a trace context that an event carries, in the form of version 00 (W3C Trace Context, section 3.2).
+
+    Returns:
+        The context; empty if `value` is none, or is not sampled.
+    """
+    found = _TRACEPARENT.fullmatch(value) if isinstance(value, str) else None
+    if found is None or (found["version"] == "00" and found["more"] is not None):
+        return ""
+    return f"00{found[0][2:_TRACEPARENT_LENGTH]}"
 
 
 def without_body(message: Notification | UndecodableRequest) -> str:
@@ -108,6 +126,7 @@ class Notification(msgspec.Struct, frozen=True, omit_defaults=True):
         adopt_catalog_id: an operator takes over the files with this `catalog_id`.
         is_guessed: the name is one reading of a path at a gateway, and possibly no table has it.
         body: the beginning of the event as received, for operators that inspect the table's last event; never logged.
+        traceparent: the trace of the event, as `sampled_traceparent` returns it; empty for none.
     """
 
     subject: JobKey
@@ -126,6 +145,7 @@ class Notification(msgspec.Struct, frozen=True, omit_defaults=True):
     is_guessed: bool = False
     body: bytes = b""
     retry: bool = False
+    traceparent: str = ""
 
     @override
     def __repr__(self) -> str:

@@ -234,6 +234,7 @@ class LeasedJob:
         cache: the cache of the last publish.
         swept_at: the start of the last complete sweep of the catalog; None if the table's namespace could not be
             listed.
+        traces: the traces of the notifications, see `sfn.inbox.model.Job`.
     """
 
     subject: JobKey
@@ -247,6 +248,7 @@ class LeasedJob:
     table_state: TableState = TableState()
     cache: PublishCache = PublishCache()
     swept_at: datetime | None = None
+    traces: tuple[str, ...] = ()
 
 
 class DeadLetterReason(StrEnum):

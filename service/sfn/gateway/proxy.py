@@ -45,6 +45,7 @@ from sfn.gateway.streams import (
 )
 from sfn.gateway.upstream import UpstreamRequest
 from sfn.limits import EXHAUSTED_MESSAGE, RETRY_AFTER, BodyMemory, BodyMemoryExhausted, BodyReservation
+from sfn.telemetry import tracing
 from sfn.telemetry.logs import LogThrottle
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -144,12 +145,17 @@ class ResponseWriter:
         send: ASGI's `send`.
 
     Attributes:
-        has_begun: the status is sent, so no other status is possible any more.
+        status: the status that was sent, so no other one is possible any more; None before.
     """
 
     def __init__(self, send: Send) -> None:
         self._send, self._pace = send, ClientPace()
-        self.has_begun = False
+        self.status: int | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """True if the status was sent."""
+        return self.status is not None
 
     async def begin(self, status: int, fields: Iterable[tuple[bytes, bytes]]) -> None:
         """Send the header.
@@ -157,7 +163,7 @@ class ResponseWriter:
         Raises:
             ClientStalled: the client receives nothing.
         """
-        self.has_begun = True
+        self.status = status
         with self._pace.sending(0):
             await self._send({"type": "http.response.start", "status": status, "headers": list(fields)})
 
@@ -298,7 +304,15 @@ class Proxy:
             receive: ASGI's `receive`.
             send: ASGI's `send`.
         """
-        writer = ResponseWriter(send)
+        method = scope["method"]
+        with tracing.serve(f"{method} {self._recorder.name}", scope["headers"]) as step:
+            step.set("http.request.method", method)
+            writer = ResponseWriter(send)
+            await self._answer_whatever_happens(root, scope, receive, writer)
+            if writer.status is not None:
+                tracing.answered(step, writer.status)
+
+    async def _answer_whatever_happens(self, root: str, scope: Scope, receive: Receive, writer: ResponseWriter) -> None:
         try:
             with self._memory.reserve() as reservation:
                 await self._answer(parse_request(scope, receive, root, self._options.public, reservation), writer)
@@ -506,7 +520,9 @@ class Proxy:
         )
         began, status = time.perf_counter(), None
         try:
-            incoming = await self._upstream.send(outgoing)
+            with tracing.request(request.method, f"{self._options.base}{request.path}", "catalog") as step:
+                incoming = await self._upstream.send(outgoing)
+                tracing.answered(step, incoming.status)
             status = incoming.status
             body.release()
         finally:

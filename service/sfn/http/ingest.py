@@ -33,6 +33,7 @@ from sfn.limits import (
     Receive,
     read_body,
 )
+from sfn.telemetry import tracing
 from sfn.telemetry.logs import LogThrottle, RejectionLog
 from sfn.telemetry.metrics import EventMetrics
 
@@ -284,6 +285,7 @@ class Readiness:
 EVENTS_PATH: Final = "/v1/events"
 """Path for all event formats except Polaris' notifications, which have paths of their own."""
 
+_SPAN_NAMES: Final = {True: f"POST {EVENTS_PATH}", False: "POST notifications of Polaris"}
 _NO_PAGES: Final = (
     "a web page (Origin header) may not send events without a token; "
     'configure [senders.NAME] secrets = { main = "…" } and send that token'
@@ -422,6 +424,17 @@ class EventsEndpoint:
             receive: ASGI's `receive`.
             arrived: the whole body if the server has it, so that `receive` is not needed; else None.
         """
+        with tracing.serve(_SPAN_NAMES[response_format is responses.NATIVE], head.headers) as step:
+            answer = await self._answer_whatever_happens(response_format, head, receive, arrived)
+            step.set("http.request.method", head.method)
+            step.set("sfn.sender", head.sender)
+            if answer is not None:
+                tracing.answered(step, answer.status)
+            return answer
+
+    async def _answer_whatever_happens(
+        self, response_format: ResponseFormat, head: RequestHead, receive: Receive, arrived: bytes | None
+    ) -> EventsResponse | None:
         try:
             answer = await self._answer(response_format, head, receive, arrived)
         except Rejected as refusal:

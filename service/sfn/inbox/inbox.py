@@ -18,6 +18,7 @@ from typing import Final, Generic, NoReturn, TypeVar
 import anyio
 import anyio.lowlevel
 import structlog
+from msgspec import structs
 from typing_extensions import override
 
 from sfn.clock import Clock
@@ -34,6 +35,7 @@ from sfn.inbox.model import FoldResult, LastResult, queue_full_error
 from sfn.inbox.operations import MAX_FOLDED, ClaimRequest, Operations, SettleRequest
 from sfn.inbox.schema import encode_message, to_micros
 from sfn.inbox.transaction import Durability, Operation, Runner, Wakes
+from sfn.telemetry import tracing
 
 T = TypeVar("T")
 
@@ -122,8 +124,9 @@ class Inbox(Administration):
             if self._unapplied >= FOLD_LIMIT:
                 await self.fold()
             at = to_micros(now)
-            rows = [encode_message(message, at) for message in messages]
-            appended = await self._runner.append(rows, _woken_by(messages))
+            with tracing.span("inbox append", "producer") as step:
+                rows = [encode_message(message, at) for message in _traced(messages, step)]
+                appended = await self._runner.append(rows, _woken_by(messages))
         finally:
             del self._queued[number]
             self._queued_count -= count
@@ -292,11 +295,12 @@ class Inbox(Administration):
     async def record_location(
         self, claim: LeasedJob, layout_key: str, uuid: str | None
     ) -> frozenset[TableIdentifier] | None:
-        others, _ = await self._runner.run(
-            lambda transaction: self._operations.record_location(transaction, claim, layout_key, uuid),
-            Durability.SYNCED,
-            lambda recorded: recorded[1],
-        )
+        with tracing.span("inbox record location"):
+            others, _ = await self._runner.run(
+                lambda transaction: self._operations.record_location(transaction, claim, layout_key, uuid),
+                Durability.SYNCED,
+                lambda recorded: recorded[1],
+            )
         return others
 
     async def with_uuid(self, catalog: str, uuid: str) -> list[IndexedTable]:
@@ -319,7 +323,8 @@ class Inbox(Administration):
         token = _token(claim)
         tried = self._tried.get(token, ())
         try:
-            settled = await self._settles(SettleRequest(claim, outcome, now, tried))
+            with tracing.span("inbox settle"):
+                settled = await self._settles(SettleRequest(claim, outcome, now, tried))
         except BaseException as error:
             if isinstance(error, OutcomeUnknown) or not isinstance(error, SfnError):
                 self._tried[token] = tried = (*tried, LastResult(*describe(outcome), now))
@@ -432,6 +437,21 @@ class Inbox(Administration):
             del self._doubtful_until[token]
             self._unsure.pop(token, None)
             self._tried.pop(token, None)
+
+
+def _traced(messages: Sequence[InboxMessage], step: tracing.Span) -> Sequence[InboxMessage]:
+    """Return the messages; notifications that have no trace of their own continue that of the append."""
+    traceparent = step.traceparent
+    if not traceparent:
+        return messages
+    step.set("messaging.operation.type", "send")
+    step.set("messaging.batch.message_count", len(messages))
+    return [
+        structs.replace(message, traceparent=traceparent)
+        if isinstance(message, Notification) and not message.traceparent
+        else message
+        for message in messages
+    ]
 
 
 def _woken_by(messages: Sequence[InboxMessage]) -> Wakes:

@@ -170,6 +170,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
         repeats: number of results just before the last one that it repeats; 0 for a success.
         repeated_since: when the first of these came; None without one.
         has_letter: False if the job certainly has no open dead letter.
+        traces: the traces of the pending notifications that have one: that of the first, and those of the last ones.
         pending, locations, table_state, cache: see `sfn.domain.jobs.LeasedJob`.
     """
 
@@ -194,6 +195,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     repeats: int = 0
     repeated_since: datetime | None = None
     has_letter: bool = False
+    traces: tuple[str, ...] = ()
     pending: PendingChange = PendingChange()
     locations: frozenset[str] = frozenset()
     table_state: TableState = TableState()
@@ -268,6 +270,7 @@ def to_leased_job(job: Job, group: ConcurrencyGroup, last_sweep: LastSweep | Non
         table_state=job.table_state,
         cache=job.cache,
         swept_at=last_sweep.swept_at(job.subject) if last_sweep is not None else None,
+        traces=job.traces,
     )
 
 

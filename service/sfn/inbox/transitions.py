@@ -66,6 +66,8 @@ from sfn.domain.jobs import (
 from sfn.inbox.model import InboxConfig, Job, JobState, LastResult, closes_dead_letter
 from sfn.sfnfile.locations import MetadataOrder, compare_metadata, newer_floor
 
+MAX_TRACES = 8
+"""Most traces of a job."""
 MAX_PAUSE = timedelta(hours=1)
 """Longest pause between two publishes of a table."""
 SWEEP_PAUSE = timedelta(seconds=30)
@@ -106,11 +108,26 @@ def on_notification(job: Job | None, notification: Notification, seq: int, now: 
         _start_pending(job, now),
         version=job.version + 1,
         event_seq=max(job.event_seq, seq),
+        traces=_with_trace(job.traces, notification.traceparent),
         pending=pending,
         table_state=table_state,
         state=state,
         due_at=due_at,
     )
+
+
+def _with_trace(traces: tuple[str, ...], traceparent: str) -> tuple[str, ...]:
+    """Return the traces after one more notification: the first of all, and the last ones."""
+    if not traceparent or traceparent in traces:
+        return traces
+    return (*traces[:1], *traces[1:][2 - MAX_TRACES :], traceparent)
+
+
+def _without_traces(job: Job, leased: LeasedJob) -> Job:
+    """Return the job without the traces that end with a claim; those of newer notifications stay."""
+    if not job.traces:
+        return job
+    return replace(job, traces=tuple(one for one in job.traces if one not in leased.traces))
 
 
 def on_wakeup(job: Job | None, wakeup: Wakeup, now: datetime, cap: timedelta) -> Job | None:
@@ -231,7 +248,7 @@ def on_settle(job: Job, leased: LeasedJob, outcome: Outcome, now: datetime, cap:
         case Done(due_at, result, forget):
             if forget and not newer:
                 return None
-            job = _mark_processed(_apply_result(job, leased, result), leased)
+            job = _without_traces(_mark_processed(_apply_result(job, leased, result), leased), leased)
             return (
                 _requeue_for_newer(job, leased, PendingChange(), now)
                 if newer
@@ -242,9 +259,12 @@ def on_settle(job: Job, leased: LeasedJob, outcome: Outcome, now: datetime, cap:
             job = _mark_processed(replace(job, not_before=now + min((due_at - now) / 10, SWEEP_PAUSE)), leased)
             # Only a request that this sweep does not answer makes the next one read files, too.
             pending = replace(job.pending, force=job.pending.forced_since_claim) if newer else PendingChange()
+            job = _without_traces(job, leased)
             return _queued(replace(job, pending=pending), now if newer else due_at, now)
         case Rescheduled(at, _, pending, result):
             job = _mark_processed(_apply_result(job, leased, result), leased)
+            # A change that is still pending goes on in its trace.
+            job = job if pending != PendingChange() else _without_traces(job, leased)
             return (
                 _requeue_for_newer(job, leased, pending, now)
                 if newer
@@ -256,7 +276,7 @@ def on_settle(job: Job, leased: LeasedJob, outcome: Outcome, now: datetime, cap:
             job = _keep_pending_since(job)
             job = _apply_result(job, leased, result) if result is not None else replace(job, cache=PublishCache())
             since = job.pending_since or job.failing_since or now
-            job = replace(job, state=JobState.DEAD, reason=reason, pending_since=since)
+            job = _without_traces(replace(job, state=JobState.DEAD, reason=reason, pending_since=since), leased)
             if recheck_at is not None:
                 job = _queued(
                     replace(job, attempt=0, failing_since=None, processed_version=leased.version), recheck_at, now

@@ -18,6 +18,7 @@ from sfn.formats.event import EventRequest, Headers, Sender
 from sfn.http.ingest import EVENTS_PATH, IngestService, log_rejected
 from sfn.http.responses import problem_detail
 from sfn.pull import Message, MessageFeed, Outage, PullServer, SourceState, SourceUnavailable
+from sfn.telemetry import tracing
 from sfn.telemetry.logs import LogThrottle
 from sfn.telemetry.metrics import EventMetrics, PullMetrics
 
@@ -245,7 +246,10 @@ class PullSource:
             log_rejected(refusal, self._sender)
             await self._service.schedule_recheck(EVENTS_PATH, self._sender, _RAISE_LIMIT.format(self._name))
             raise refusal
-        await self._service.ingest(EventRequest(EVENTS_PATH, _with_type(message.headers), message.body, self._sender))
+        with tracing.serve(f"receive {self._name}", message.headers, kind="consumer"):
+            await self._service.ingest(
+                EventRequest(EVENTS_PATH, _with_type(message.headers), message.body, self._sender)
+            )
 
     def _log_not_stored(self, trouble: Transient) -> None:
         if (suppressed := self._throttle.allow("not stored")) is not None:

@@ -561,7 +561,7 @@ def is_loopback(host: str) -> bool:
 
 
 class TelemetrySettings(Section):
-    """The log and the metrics.
+    """The log, the metrics and the traces.
 
     Attributes:
         level: minimum severity of log records.
@@ -569,6 +569,13 @@ class TelemetrySettings(Section):
         metrics_token: bearer token for `/metrics`; `metrics_token_file` is a file with such tokens, one a line. Without
             either everyone who reaches the listener may read the metrics.
         late_after: time for which a table may wait for its publish before it counts as late.
+        traces_endpoint: URL of an OpenTelemetry collector that takes OTLP over HTTP; `/v1/traces` is added to a URL
+            without a path. None: the variable `OTEL_EXPORTER_OTLP_ENDPOINT` decides; without both there are no traces.
+        traces_sample_ratio: part of the traces that is recorded, of those that begin here; a trace that a client began
+            is recorded if the client records it. None: the variable `OTEL_TRACES_SAMPLER` decides; without both all are
+            recorded.
+        traces_headers: HTTP headers of each request to the collector, such as a key.
+        traces_ca_file: certificates (PEM) of the collector's authorities, instead of the usual ones.
     """
 
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -576,6 +583,10 @@ class TelemetrySettings(Section):
     metrics_token: Token | None = None
     metrics_token_file: File | None = None
     late_after: PositiveDuration = timedelta(seconds=60)
+    traces_endpoint: Url | None = Field(default=None, repr=False)
+    traces_sample_ratio: Annotated[float | None, Field(ge=0, le=1)] = None
+    traces_headers: HttpHeaders = Field(default_factory=dict)
+    traces_ca_file: File | None = None
 
 
 class WorkerSettings(Section):

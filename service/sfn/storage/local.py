@@ -50,6 +50,7 @@ from sfn.storage.atomic_files import (
     map_os_errors,
     read_content,
 )
+from sfn.telemetry import tracing
 
 T = TypeVar("T")
 
@@ -523,10 +524,12 @@ class LocalStore:
         self._batcher = Batcher(self._blocking_reads.run_batch, weight=len, max_weight=MAX_BATCH)
 
     async def read(self, key: str) -> StoredObject | None:
-        return await self._blocking_reads.run(f"read {key}", lambda _: self._blocking.read(key))
+        with tracing.span("read file"):
+            return await self._blocking_reads.run(f"read {key}", lambda _: self._blocking.read(key))
 
     async def read_all(self, keys: Sequence[str]) -> Sequence[StoredObject | None]:
-        found = await self._batcher(keys)
+        with tracing.span("read files"):
+            found = await self._batcher(keys)
         if isinstance(found, SfnError):
             raise found
         return found
@@ -539,20 +542,24 @@ class LocalStore:
             name = f"read {first} and others" if others else f"read {first}"
             answers.update(await self._blocking_reads.run(name, lambda _: self._blocking.read_group(part)))
 
-        await run_all([partial(read, part) for part in group.split(MAX_GROUP)])
+        with tracing.span("read files"):
+            await run_all([partial(read, part) for part in group.split(MAX_GROUP)])
         return answers
 
     async def read_range(self, key: str, start: int, length: int) -> bytes | None:
         return await self._blocking_reads.run(f"read {key}", lambda _: self._blocking.read_range(key, start, length))
 
     async def write(self, key: str, body: bytes, replacing: StoredObject | None) -> StoredObject | PreconditionFailed:
-        return await self._change("write", key, partial(self._blocking.write, key, body, replacing))
+        with tracing.span("write file"):
+            return await self._change("write", key, partial(self._blocking.write, key, body, replacing))
 
     async def delete(self, key: str, expected: StoredObject) -> Deleted | PreconditionFailed:
-        return await self._change("delete", key, partial(self._blocking.delete, key, expected))
+        with tracing.span("delete file"):
+            return await self._change("delete", key, partial(self._blocking.delete, key, expected))
 
     async def list(self, prefix: str, limit: int) -> list[str]:
-        return await self._blocking_reads.run(f"list {prefix}", lambda _: self._blocking.list(prefix, limit))
+        with tracing.span("list files"):
+            return await self._blocking_reads.run(f"list {prefix}", lambda _: self._blocking.list(prefix, limit))
 
     async def probe(self, key: str) -> Guarantees:
         # The conditions are this program's own: it compares contents under a lock of their folder.

@@ -50,6 +50,7 @@ from sfn.storage import (
     check_length,
 )
 from sfn.storage.probe import CLEANUP_TIMEOUT, PROBE_PREFIX, StoreProbes
+from sfn.telemetry import tracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,28 +436,20 @@ class HttpPool:
             SfnError: the file of certificates is invalid.
         """
         session = self._session or await self._open()
-        try:
-            async with session.request(
-                method,
-                URL(url, encoded=True),
-                headers=headers,
-                data=body or None,
-                allow_redirects=False,
-                ssl=self._authorities,
-            ) as response:
-                limit = most if response.ok else BODY_LIMIT
-                encoding = "" if response.status == HTTPStatus.PARTIAL_CONTENT else _encoding(response.headers)
-                content = await _read(response, limit + _OVERHEAD if encoding else limit)
-                try:
-                    content = _decompressed(content, encoding, limit)
-                except RequestFailed:
-                    if response.ok:
-                        raise
-                    # The status alone says enough about a failed request.
-                    content = b""
-                return HttpReply(response.status, response.headers, content)
-        except (aiohttp.ClientError, OSError) as error:
-            raise _transport_failure(error, self._limit) from error
+        with tracing.request(method, url, "store") as step:
+            try:
+                async with session.request(
+                    method,
+                    URL(url, encoded=True),
+                    headers=headers,
+                    data=body or None,
+                    allow_redirects=False,
+                    ssl=self._authorities,
+                ) as response:
+                    tracing.answered(step, response.status)
+                    return await _read_reply(response, most)
+            except (aiohttp.ClientError, OSError) as error:
+                raise _transport_failure(error, self._limit) from error
 
     async def close(self) -> None:
         """Close all connections; a later request opens new ones."""
@@ -478,6 +471,20 @@ class HttpPool:
                 trust_env=False,
             )
         return self._session
+
+
+async def _read_reply(response: aiohttp.ClientResponse, most: int) -> HttpReply:
+    limit = most if response.ok else BODY_LIMIT
+    encoding = "" if response.status == HTTPStatus.PARTIAL_CONTENT else _encoding(response.headers)
+    content = await _read(response, limit + _OVERHEAD if encoding else limit)
+    try:
+        content = _decompressed(content, encoding, limit)
+    except RequestFailed:
+        if response.ok:
+            raise
+        # The status alone says enough about a failed request.
+        content = b""
+    return HttpReply(response.status, response.headers, content)
 
 
 async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:

@@ -16,6 +16,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from sfn.domain.identifiers import JobKey, TableIdentifier
+from sfn.telemetry.tracing import add_trace_ids
 
 Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 Format: TypeAlias = Literal["auto", "json", "console"]
@@ -58,6 +59,7 @@ def configure_logging(level: Level = "info", form: Format = "auto", stream: Text
     readable = form == "console" or (form == "auto" and target.isatty())
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
+        add_trace_ids,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
         structlog.stdlib.PositionalArgumentsFormatter(),

@@ -30,6 +30,7 @@ from sfn.domain.jobs import (
     Retry,
     Returned,
     Wakeup,
+    describe,
 )
 from sfn.errors import (
     ErrorScope,
@@ -47,6 +48,7 @@ from sfn.inbox.inbox import Inbox, InboxErrorLog
 from sfn.publish.policy import OnDrop
 from sfn.publish.publish import LeaseLost, Ports, publish
 from sfn.storage import StoreRouter
+from sfn.telemetry import tracing
 from sfn.worker.capacity import (
     MAX_RETRY_AFTER,
     CapacityTracker,
@@ -329,11 +331,22 @@ class Worker:
         self._stopped.set()
 
     async def _process(self, claim: LeasedJob) -> None:
+        is_sweep = isinstance(claim.subject, CatalogName)
+        with tracing.resume("sweep" if is_sweep else "publish", claim.traces) as step:
+            step.set("messaging.operation.type", "process")
+            step.set("sfn.catalog", claim.subject.catalog)
+            step.set("sfn.table", None if is_sweep else str(claim.subject))
+            step.set("sfn.attempt", claim.attempt)
+            with tracing.without_steps() if is_sweep else contextlib.nullcontext():
+                await self._attempt_and_settle(claim, step)
+
+    async def _attempt_and_settle(self, claim: LeasedJob, step: tracing.Span) -> None:
         began = self._clock.now()
         has_settled = settling = False
         try:
             with self._leases.scope(claim):
                 outcome = await self._attempt(claim)
+                _trace_outcome(step, outcome)
                 settling = outcome is not None
                 has_settled = outcome is not None and await self._settle(claim, outcome, began)
             settling = False
@@ -513,6 +526,21 @@ class Worker:
             if has_settled:
                 self._sink.on_settled(claim, outcome, (self._clock.now() - began).total_seconds())
             return has_settled
+
+
+def _trace_outcome(step: tracing.Span, outcome: Outcome | None) -> None:
+    """Add an outcome to the step of its attempt; None if the lease was lost."""
+    if outcome is None:
+        step.fail("lease-lost")
+        return
+    name, why = describe(outcome)
+    step.set("sfn.outcome", name)
+    if isinstance(outcome, DeadLettered):
+        step.fail(outcome.reason.value, why or "")
+    elif isinstance(outcome, Retry | Returned):
+        step.fail(outcome.cause.value, why or "")
+    else:
+        step.set("sfn.why", why)
 
 
 def _redirect_to_addressed(

@@ -33,6 +33,7 @@ from sfn.catalogs.rest.responses import CatalogPaths
 from sfn.catalogs.rest.settings import RestSettings, is_valid_header
 from sfn.clock import Clock
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
+from sfn.telemetry import tracing
 
 
 class CatalogTrust:
@@ -173,12 +174,16 @@ class CatalogHttpClient:
         limit = self._limit if request_timeout is None else self._timeout(request_timeout)
         authorities = await self._authorities.current()
         session = self._open()
-        with self.activity.request(_kind_of(url), f"{method} {_redacted(str(url))}") as request:
+        with (
+            tracing.request(method, str(url), f"catalog {self._settings.name}") as step,
+            self.activity.request(_kind_of(url), f"{method} {_redacted(str(url))}") as request,
+        ):
             try:
                 async with session.request(
                     method, url, headers=headers, data=form, timeout=limit, allow_redirects=False, ssl=authorities
                 ) as response:
                     began = self._clock.now()
+                    tracing.answered(step, response.status)
                     body = await self._read(where, response, cut)
             except (aiohttp.ClientError, OSError) as error:
                 failure = failure_of_transport(where, error, request_timeout or self._settings.request_timeout)
