@@ -478,3 +478,47 @@ def test_that_it_is_to_be_held_outlives_a_publish_that_did_not_know() -> None:
     assert ended(Done(NOW, FOUND), held).table_state.on_hold
     knew = claim_on(replace(LEASED, table_state=TableState(on_hold=True)))
     assert not ended(Done(NOW, FOUND), replace(LEASED, table_state=TableState(on_hold=True)), knew).table_state.on_hold
+
+
+FIRST, *LATER = (f"00-{number:032x}-{number:016x}-01" for number in range(1, 13))
+
+
+def with_traces(job: Job | None, *traces: str) -> Job:
+    for trace in traces:
+        job = on_notification(job, Notification(ORDERS, traceparent=trace), 0, NOW, CAP)
+    assert job is not None
+    return job
+
+
+def test_a_job_has_the_trace_of_its_first_notification_and_those_of_the_last_ones() -> None:
+    assert with_traces(None, "").traces == ()
+    assert with_traces(None, FIRST, FIRST, "", LATER[0]).traces == (FIRST, LATER[0])
+    assert with_traces(None, FIRST, *LATER).traces == (FIRST, *LATER[-transitions.MAX_TRACES + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("outcome", "goes_on"),
+    [
+        (Done(at(60)), False),
+        (Rescheduled(at(60), "a pause"), False),
+        (DeadLettered(DeadLetterReason.PERMANENT, "denied"), False),
+        (Rescheduled(at(60), "a lag", PendingChange(min_metadata_location="f")), True),
+        (Retry(at(60), "no answer"), True),
+        (Returned(at(60), "a stop"), True),
+    ],
+)
+def test_traces_go_on_until_their_change_is_published(outcome: Outcome, *, goes_on: bool) -> None:
+    leased = on_claim(with_traces(QUEUED, FIRST), 7, NOW, LEASE)
+    claim = claim_on(leased)
+    assert claim.traces == (FIRST,)
+    assert ended(outcome, leased, claim).traces == ((FIRST,) if goes_on else ())
+    # A notification during the claim goes on in its own trace.
+    newer = with_traces(leased, LATER[0])
+    assert ended(outcome, newer, claim).traces == ((FIRST, LATER[0]) if goes_on else (LATER[0],))
+
+
+def test_traces_of_a_sweep_end_with_it() -> None:
+    leased = on_claim(replace(Job(PROD, NOW), traces=(FIRST,)), 7, NOW, LEASE)
+    after = on_settle(leased, claim_on(leased), SweepCompleted(at(60), NOW, within_limit=True), NOW, CAP)
+    assert after is not None
+    assert after.traces == ()

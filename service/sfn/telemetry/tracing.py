@@ -9,8 +9,8 @@
 Only `serve` and `resume` begin a trace. Everything else is a step of the trace that is current in its task, and nothing
 without one: health checks, sweeps and renewals of tokens have no trace. What is not sampled costs nothing further.
 
-Tracing is off until `start_tracing` is called. Until then every function here returns at once, and OpenTelemetry, an
-extra, is not imported.
+Tracing is off until `start_tracing` is called. Until then every function here returns at once, and OpenTelemetry's SDK,
+an extra, is not imported.
 
 Names and attributes follow OpenTelemetry's semantic conventions for HTTP and messaging; attributes of the service's own
 begin with `sfn.`. A span has no body, no query of a URL, no header and no credential.
