@@ -13,6 +13,8 @@ import pytest
 from aiohttp import web
 from typing_extensions import override
 
+from sfn.cli.run_checks import traces_findings
+from sfn.telemetry.tracing import TracingOptions
 from tests.servers.object_stores import REGION, ROOT, S3
 from tests.support.service import SFN, Lake, configure, serving
 from tests.support.trace_collector import SOON, TraceCollector, collecting_traces
@@ -218,3 +220,30 @@ async def test_a_collector_that_is_down_delays_neither_events_nor_the_end(world:
         daemon.send(signal.SIGTERM)
         assert await daemon.ended(within=40) == 0
     assert time.monotonic() - began < 10
+
+
+async def checked(url: str, **more: object) -> list[tuple[str, str]]:
+    """Return severity and text of what `sfn check` finds about a collector."""
+    found = traces_findings(TracingOptions(url, **more))  # type: ignore[arg-type]
+    return [(one.severity.value, one.text) async for one in found]
+
+
+async def test_a_check_asks_the_collector_and_sends_it_no_span(collector: TraceCollector) -> None:
+    assert await checked(collector.url, headers={"api-key": "k"}) == [
+        ("ok", f"{collector.url}/v1/traces accepts traces")
+    ]
+    assert (collector.spans, collector.headers["api-key"]) == ([], "k")
+
+
+@pytest.mark.parametrize(("status", "remedy"), [(404, "4318"), (401, "traces_headers")])
+async def test_a_check_says_why_a_collector_takes_nothing(collector: TraceCollector, status: int, remedy: str) -> None:
+    collector.status = status
+    (found,) = [one async for one in traces_findings(TracingOptions(f"{collector.url}/v1/traces"))]
+    assert (found.severity.value, remedy in found.remedy) == ("warning", True)
+    assert found.text == f"no traces are recorded: {collector.url}/v1/traces answers with status {status}"
+
+
+async def test_a_check_says_that_no_collector_answers() -> None:
+    assert await checked("http://user:word@127.0.0.1:9") == [
+        ("warning", "no traces are recorded: http://127.0.0.1:9/v1/traces does not answer (ConnectError)")
+    ]

@@ -112,6 +112,8 @@ def _plain(kind: type, metadata: list[Any]) -> str:
         return "Boolean"
     if issubclass(kind, int):
         return "Size" if parse_size in checks else f"Integer{_bounds(metadata)}"
+    if issubclass(kind, float):
+        return f"Number{_bounds(metadata)}"
     if issubclass(kind, str):
         return "URL" if validate_http_url in checks else "String"
     return next(words for base, words in _NAMES.items() if issubclass(kind, base))

@@ -30,7 +30,7 @@ SECTIONS: Final = {
         "[the facade](../read/facade.md)."
     ),
     "admin": "Who operates the listener. Without a token there are no admin routes.",
-    "telemetry": "Log and metrics.",
+    "telemetry": "Log, metrics and traces.",
 }
 
 DESCRIPTIONS: Final = {
@@ -348,4 +348,16 @@ DESCRIPTIONS: Final = {
         "A table is late if a change of it has waited longer than this for its publish. `sfn status` and "
         "`sfn tables --late` name late tables."
     ),
+    "telemetry.traces_endpoint": (
+        "The URL of an OpenTelemetry collector that accepts OTLP over HTTP. `/v1/traces` is added to a URL without a "
+        "path. Needs the extra `otel`. Without this key, the standard variable `OTEL_EXPORTER_OTLP_ENDPOINT` decides; "
+        "without both, no traces are recorded. See [Traces](../operate/traces.md)."
+    ),
+    "telemetry.traces_sample_ratio": (
+        "Which part of the traces is recorded, from 0 to 1, of those that begin in the listener. A trace that a client "
+        "began is recorded if the client records it. Without this key, the standard variable `OTEL_TRACES_SAMPLER` "
+        "decides; without both, all traces are recorded."
+    ),
+    "telemetry.traces_headers": "HTTP headers of each request to the collector, such as a key.",
+    "telemetry.traces_ca_file": "A file of certificates (PEM) for the collector, instead of the system's.",
 }

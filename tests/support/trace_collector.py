@@ -41,9 +41,17 @@ class ReceivedSpan:
 
 @dataclass(slots=True)
 class TraceCollector:
-    """The spans that arrived, and the headers of the last request."""
+    """A running collector.
+
+    Attributes:
+        url: its address.
+        status: status of its answers.
+        spans: the spans that arrived.
+        headers: header fields of the last request.
+    """
 
     url: str = ""
+    status: int = 200
     spans: list[ReceivedSpan] = field(default_factory=list)
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -79,7 +87,7 @@ class TraceCollector:
                     )
                     for one in scope.spans
                 ]
-        return web.Response(body=b"", content_type="application/x-protobuf")
+        return web.Response(body=b"", status=self.status, content_type="application/x-protobuf")
 
 
 def _values(attributes: Sequence[KeyValue]) -> dict[str, object]:

@@ -9,6 +9,7 @@ import pytest
 
 from sfn.settings import load
 from sfn.settings.sources import ConfigurationError
+from tests.pages import keys
 from tests.support.settings_file import CATALOG, Ground
 
 PYICEBERG = "[catalogs.prod]\ntype = 'pyiceberg'\nproperties = { type = 'glue' }\n"
@@ -343,3 +344,15 @@ def test_no_chained_exception_shows_a_secret(ground: Ground) -> None:
         ground.load("[admin]\ntoken = 's3cret with spaces'")
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize("name", [name for _, name, field in keys() if "SecretStr" in str(field.annotation)])
+@pytest.mark.parametrize("value", ["918273", "'918273 with a space\\u0007'", "['918273']", "{ a = ['918273'] }"])
+def test_no_message_repeats_a_value_in_the_place_of_a_secret(ground: Ground, name: str, value: str) -> None:
+    section, _, key = name.replace("NAME", "x").rpartition(".")
+    message = ""
+    try:
+        ground.load(f"[{section}]\n{key} = {value}\n")
+    except ConfigurationError as error:
+        message = str(error)
+    assert "918273" not in message

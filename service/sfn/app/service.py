@@ -114,14 +114,10 @@ def start_traces(settings: Settings) -> None:
     Raises:
         SfnError: the settings name one, and the packages for it are not installed.
     """
-    telemetry = settings.telemetry
-    is_configured = telemetry.traces_endpoint is not None
+    options = settings.telemetry.tracing
+    is_configured = options.endpoint is not None
     if not is_configured and not names_trace_collector():
         return
-    headers = {name: value.get_secret_value() for name, value in telemetry.traces_headers.items()}
-    options = tracing.TracingOptions(
-        telemetry.traces_endpoint, telemetry.traces_sample_ratio, headers, telemetry.traces_ca_file
-    )
     try:
         tracing.start_tracing(options, VERSION)
     except SfnError as error:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack, aclosing
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
 
 import anyio.to_thread
+import httpx
 
 from sfn.admin.schemas import ServiceStatus
 from sfn.app import catalogs, storage
@@ -34,8 +37,12 @@ from sfn.errors import SfnError
 from sfn.settings.root import ALL_ROLES, Role, Settings, pull_origin_name
 from sfn.settings.sections import PullSettings
 from sfn.storage import ObjectStore, PrefixRouter
+from sfn.telemetry import tracing
+from sfn.telemetry.tracing import TracingOptions
 
 _WHERE: Final = "facade"
+_COLLECTOR_TIMEOUT: Final = 5.0
+"""Seconds."""
 
 
 def facade_findings(settings: Settings) -> Iterator[CheckFinding]:
@@ -86,6 +93,35 @@ def _settings_findings(name: str, pull: PullSettings, settings: Settings) -> Ite
         yield warning_finding(f"pull.{name}.stream", text, "have JetStream store the events: set stream and durable")
 
 
+async def traces_findings(options: TracingOptions) -> AsyncIterator[CheckFinding]:
+    """Yield whether the collector accepts traces; nothing without a collector in the settings.
+
+    It is sent none: a message of OTLP without spans has no bytes.
+    """
+    if options.endpoint is None:
+        return
+    where, url = "telemetry.traces_endpoint", tracing.collector_url(options.endpoint)
+    shown = urlsplit(url)._replace(netloc=urlsplit(url).netloc.rpartition("@")[2], query="").geturl()
+    remedy = "start the collector, or correct the URL: it is the one of OTLP over HTTP, by default port 4318"
+    try:
+        tracing.require_packages()
+        trust = True if options.ca_file is None else ssl.create_default_context(cafile=options.ca_file)
+        async with httpx.AsyncClient(timeout=_COLLECTOR_TIMEOUT, trust_env=False, verify=trust) as client:
+            answer = await client.post(url, headers={**options.headers, "content-type": "application/x-protobuf"})
+    except SfnError as error:
+        yield error_finding(where, error)
+    except (httpx.HTTPError, OSError) as error:
+        text = f"no traces are recorded: {shown} does not answer ({type(error).__name__})"
+        yield warning_finding(where, text, remedy)
+    else:
+        if answer.is_success:
+            yield ok_finding(where, f"{shown} accepts traces")
+        else:
+            denied = answer.status_code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+            text = f"no traces are recorded: {shown} answers with status {answer.status_code}"
+            yield warning_finding(where, text, "correct telemetry.traces_headers" if denied else remedy)
+
+
 async def run_checks(
     settings: Settings,
     *,
@@ -122,6 +158,8 @@ async def run_checks(
         if service_status is not None
         else {}
     )
+    async for finding in traces_findings(settings.telemetry.tracing):
+        yield finding
     if settings.lacks_stores:
         remedy = 'set one: [stores.NAME] prefix = "/…"'
         yield error_finding("stores", SfnError("stores", expected="at least one", found="none", remedy=remedy))

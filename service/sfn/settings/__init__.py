@@ -19,6 +19,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Final, get_args, get_origin
@@ -41,10 +42,8 @@ from sfn.settings.sources import (
 )
 from sfn.settings.types import Section, UnknownUrlParameter
 
-_SECRET_KEYS: Final = frozenset(
-    {"token", "credential", "secrets", "headers", "properties", "uri", "oauth2_uri", "servers"}
-)
-"""Keys with values that no message may repeat."""
+_MAY_HOLD_SECRETS: Final = frozenset({"uri", "oauth2_uri", "servers", "traces_endpoint"})
+"""Keys of URLs, which may have a password. No message repeats their values, nor those of `SecretStr`."""
 
 _TABLE_ERRORS: Final = frozenset({"model_type", "mapping_type", "dict_type"})
 """Errors of pydantic for a value that should be a table."""
@@ -52,10 +51,16 @@ _TABLE_ERRORS: Final = frozenset({"model_type", "mapping_type", "dict_type"})
 _SECTION_DEPTH: Final = 2
 """Number of keys in the path of a named section, such as `catalogs.prod`."""
 
-_EXAMPLE_NAMES: Final = {"secrets": "first", "headers": "X-Tenant", "properties": "type", "catalogs": "theirs"}
+_EXAMPLE_NAMES: Final = {
+    "secrets": "first",
+    "headers": "X-Tenant",
+    "traces_headers": "api-key",
+    "properties": "type",
+    "catalogs": "theirs",
+}
 """Keys of sections that take a table, each with an example of a key in that table."""
 
-_URL_KEYS: Final = frozenset({"uri", "oauth2_uri"})
+_URL_KEYS: Final = frozenset({"uri", "oauth2_uri", "traces_endpoint"})
 
 _NO_SCHEME: Final = re.compile(r"[A-Za-z0-9.-]+:\d{1,5}(/[A-Za-z0-9./_-]*)?")
 """A host and its port without `http://`. Neither is secret."""
@@ -158,13 +163,25 @@ def _models(annotation: object) -> Iterator[type[BaseModel]]:
         yield from _models(part)
 
 
+@cache
+def _secret_keys() -> frozenset[str]:
+    """Return the keys with values that no message may repeat."""
+    fields = [
+        (name, field)
+        for section in Settings.model_fields.values()
+        for model in _models(section.annotation)
+        for name, field in model.model_fields.items()
+    ]
+    return _MAY_HOLD_SECRETS.union(name for name, field in fields if "SecretStr" in str(field.annotation))
+
+
 def _render_found(keys: Sequence[str], kind: str, value: object) -> str:
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list):
         return "an array"
     # A single value in place of a table may be a misplaced secret.
-    if _SECRET_KEYS.intersection(keys) or kind in _TABLE_ERRORS or not isinstance(value, str | int | float):
+    if not _secret_keys().isdisjoint(keys) or kind in _TABLE_ERRORS or not isinstance(value, str | int | float):
         return "another value"
     # A URL may hold a password before an @, and a database URL also as the parameter `password`.
     if "@" in str(value) or "password" in str(value):

@@ -46,6 +46,7 @@ from sfn.settings.types import (
 )
 from sfn.sfnfile.locations import scheme_of
 from sfn.sfnfile.naming import MAIN_BRANCH
+from sfn.telemetry.tracing import TracingOptions
 
 
 def _require_uri_for_rest(value: str | None, info: ValidationInfo) -> str | None:
@@ -587,6 +588,12 @@ class TelemetrySettings(Section):
     traces_sample_ratio: Annotated[float | None, Field(ge=0, le=1)] = None
     traces_headers: HttpHeaders = Field(default_factory=dict)
     traces_ca_file: File | None = None
+
+    @property
+    def tracing(self) -> TracingOptions:
+        """The settings of traces."""
+        headers = {name: value.get_secret_value() for name, value in self.traces_headers.items()}
+        return TracingOptions(self.traces_endpoint, self.traces_sample_ratio, headers, self.traces_ca_file)
 
 
 class WorkerSettings(Section):

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -113,15 +114,28 @@ def start_tracing(options: TracingOptions, version: str, exporter: SpanExporter 
         SfnError: the packages of the extra `otel` are not installed.
     """
     global _recorder  # noqa: PLW0603 - as the set-up of the log: one for the process
-    try:
-        _recorder = Recorder(_provider(options, version, exporter))
-    except ImportError as error:
+    require_packages()
+    _recorder = Recorder(_provider(options, version, exporter))
+
+
+def require_packages() -> None:
+    """Check that OpenTelemetry's packages are installed.
+
+    Raises:
+        SfnError: they are not.
+    """
+    if any(find_spec(name) is None for name in ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")):
         raise SfnError(
-            "telemetry.traces",
+            "telemetry.traces_endpoint",
             expected="the packages of OpenTelemetry",
-            found=f"no module {(error.name or '').partition('.')[0]}",
+            found="none",
             remedy="pip install 'iceberg-sfn[otel]'",
-        ) from None
+        )
+
+
+def collector_url(endpoint: str) -> str:
+    """Return the URL to which traces are posted."""
+    return f"{endpoint.rstrip('/')}{_OTLP_PATH}" if urlsplit(endpoint).path in {"", "/"} else endpoint
 
 
 def stop_tracing() -> None:
@@ -165,11 +179,8 @@ def _otlp_exporter(options: TracingOptions) -> SpanExporter:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
     _exporter_log.addFilter(_once_a_minute())
-    endpoint = options.endpoint
-    if endpoint is not None and urlsplit(endpoint).path in {"", "/"}:
-        endpoint = f"{endpoint.rstrip('/')}{_OTLP_PATH}"
     return OTLPSpanExporter(
-        endpoint=endpoint,
+        endpoint=None if options.endpoint is None else collector_url(options.endpoint),
         headers=options.headers or None,
         certificate_file=None if options.ca_file is None else str(options.ca_file),
     )
