@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sfn.clock import SystemClock
-from tests.bench import accept, backlog, freshness, gateway, operators, publish, readers, soak, stores
+from tests.bench import accept, backlog, freshness, gateway, operators, publish, readers, soak, stores, traces
 from tests.bench.record import ROOT, Figure, Record, Unmeasured, say, shown
 
 Say = Callable[[str], None]
@@ -68,6 +68,7 @@ def _parts(chosen: argparse.Namespace) -> Mapping[str, Part]:
             operators.measure, operators.Extent(chosen.runs, chosen.seconds, chosen.page_tables, chosen.page_pause)
         ),
         "memory": partial(operators.measure_memory, [*operators.MEMORY]),
+        "traces": partial(traces.measure, extent),
         "filling": partial(publish.measure_filling, publish.FILLING_COMMITS),
         "soak": partial(soak.measure, chosen.soak_seconds),
     }
@@ -81,7 +82,7 @@ def _arguments() -> argparse.Namespace:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     timed = ["accept", "postgres", "freshness", "fsyncs", "coalescing", "burst", "backlog", "resolve", "publish"]
-    names = [*timed, "store", "gateway", "facade", "page", "memory", "filling", "soak"]
+    names = [*timed, "store", "gateway", "facade", "page", "memory", "traces", "filling", "soak"]
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(names)}; without any all but the last")
     parser.add_argument("--runs", type=int, default=whole.runs, help="paired runs")
     parser.add_argument(

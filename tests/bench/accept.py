@@ -145,11 +145,11 @@ def _no_op(application: str, folder: Path, extent: Extent) -> Taken:
         return Taken(loaded(running, extent, folder)[-1].rate)
 
 
-def idle(folder: Path, extent: Extent, *, size: int = 1) -> Taken:
+def idle(folder: Path, extent: Extent, *, size: int = 1, more: str = "") -> Taken:
     """The service while its catalog refuses connections: the breaker lets one claim a second ask it, in vain."""
     warehouse = made(folder)
     with refusing() as uri:
-        setting = Setting(folder / "sfn", uri, warehouse)
+        setting = Setting(folder / "sfn", uri, warehouse, more=more)
         with service(setting) as running:
             before = _cpu_seconds(running)
             answers = loaded(running.url, extent, warehouse, size)

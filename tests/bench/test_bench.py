@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import accept, backlog, freshness, gateway, publish, readers, servers, soak, stores
+from tests.bench import accept, backlog, freshness, gateway, publish, readers, servers, soak, stores, traces
 from tests.bench.clients import Answers, installed, load
 from tests.bench.record import ROOT, Figure, Goal, Record, Run, Unmeasured
 from tests.bench.servers import uvicorn
@@ -70,6 +70,13 @@ def test_accept(tmp_path: Path) -> None:
     taken = len(inspection.logged(tmp_path / "0-ours" / "sfn" / "inbox.db"))
     with pytest.raises(Unmeasured, match="1000000 events were acknowledged"):
         accept.check_taken(taken, [Answers(1_000_000, 1.0, 1.0, 1.0)])
+
+
+@pytest.mark.usefixtures("_forks")
+def test_traces(tmp_path: Path) -> None:
+    needs("wrk")
+    figures = traces.measure(accept.Extent(runs=1, seconds=1, warm_up=0), tmp_path, quiet)
+    check(figures, {"accept_with_traces_of_one_in_a_hundred", "accept_with_all_traces"})
 
 
 @pytest.mark.usefixtures("_forks")
