@@ -306,11 +306,10 @@ class Proxy:
         """
         method = scope["method"]
         with tracing.serve(f"{method} {self._recorder.name}", scope["headers"]) as step:
-            step.set("http.request.method", method)
             writer = ResponseWriter(send)
             await self._answer_whatever_happens(root, scope, receive, writer)
             if writer.status is not None:
-                tracing.answered(step, writer.status)
+                tracing.answered(step, writer.status, {"http.request.method": method})
 
     async def _answer_whatever_happens(self, root: str, scope: Scope, receive: Receive, writer: ResponseWriter) -> None:
         try:

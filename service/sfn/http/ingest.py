@@ -426,10 +426,8 @@ class EventsEndpoint:
         """
         with tracing.serve(_SPAN_NAMES[response_format is responses.NATIVE], head.headers) as step:
             answer = await self._answer_whatever_happens(response_format, head, receive, arrived)
-            step.set("http.request.method", head.method)
-            step.set("sfn.sender", head.sender)
             if answer is not None:
-                tracing.answered(step, answer.status)
+                tracing.answered(step, answer.status, {"http.request.method": head.method, "sfn.sender": head.sender})
             return answer
 
     async def _answer_whatever_happens(

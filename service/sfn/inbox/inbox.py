@@ -444,8 +444,7 @@ def _traced(messages: Sequence[InboxMessage], step: tracing.Span) -> Sequence[In
     traceparent = step.traceparent
     if not traceparent:
         return messages
-    step.set("messaging.operation.type", "send")
-    step.set("messaging.batch.message_count", len(messages))
+    step.set({"messaging.operation.type": "send", "messaging.batch.message_count": len(messages)})
     return [
         structs.replace(message, traceparent=traceparent)
         if isinstance(message, Notification) and not message.traceparent

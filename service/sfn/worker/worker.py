@@ -333,10 +333,8 @@ class Worker:
     async def _process(self, claim: LeasedJob) -> None:
         is_sweep = isinstance(claim.subject, CatalogName)
         with tracing.resume("sweep" if is_sweep else "publish", claim.traces) as step:
-            step.set("messaging.operation.type", "process")
-            step.set("sfn.catalog", claim.subject.catalog)
-            step.set("sfn.table", None if is_sweep else str(claim.subject))
-            step.set("sfn.attempt", claim.attempt)
+            if step is not tracing.NOT_RECORDED:
+                _trace_claim(step, claim)
             with tracing.without_steps() if is_sweep else contextlib.nullcontext():
                 await self._attempt_and_settle(claim, step)
 
@@ -528,19 +526,32 @@ class Worker:
             return has_settled
 
 
+def _trace_claim(step: tracing.Span, claim: LeasedJob) -> None:
+    """Add a claim to the step of its attempt."""
+    table = str(claim.subject) if isinstance(claim.subject, TableIdentifier) else None
+    step.set(
+        {
+            "messaging.operation.type": "process",
+            "sfn.catalog": claim.subject.catalog,
+            "sfn.table": table,
+            "sfn.attempt": claim.attempt,
+        }
+    )
+
+
 def _trace_outcome(step: tracing.Span, outcome: Outcome | None) -> None:
     """Add an outcome to the step of its attempt; None if the lease was lost."""
     if outcome is None:
         step.fail("lease-lost")
         return
     name, why = describe(outcome)
-    step.set("sfn.outcome", name)
+    step.set({"sfn.outcome": name})
     if isinstance(outcome, DeadLettered):
         step.fail(outcome.reason.value, why or "")
     elif isinstance(outcome, Retry | Returned):
         step.fail(outcome.cause.value, why or "")
     else:
-        step.set("sfn.why", why)
+        step.set({"sfn.why": why})
 
 
 def _redirect_to_addressed(
