@@ -480,19 +480,19 @@ def test_that_it_is_to_be_held_outlives_a_publish_that_did_not_know() -> None:
     assert not ended(Done(NOW, FOUND), replace(LEASED, table_state=TableState(on_hold=True)), knew).table_state.on_hold
 
 
-FIRST, *LATER = (f"00-{number:032x}-{number:016x}-01" for number in range(1, 13))
+FIRST, *LATER = (bytes([number]) * 24 for number in range(1, 13))
 
 
-def with_traces(job: Job | None, *traces: str) -> Job:
+def with_traces(job: Job | None, *traces: bytes) -> Job:
     for trace in traces:
-        job = on_notification(job, Notification(ORDERS, traceparent=trace), 0, NOW, CAP)
+        job = on_notification(job, Notification(ORDERS, trace=trace), 0, NOW, CAP)
     assert job is not None
     return job
 
 
 def test_a_job_has_the_trace_of_its_first_notification_and_those_of_the_last_ones() -> None:
-    assert with_traces(None, "").traces == ()
-    assert with_traces(None, FIRST, FIRST, "", LATER[0]).traces == (FIRST, LATER[0])
+    assert with_traces(None, b"").traces == ()
+    assert with_traces(None, FIRST, FIRST, b"", LATER[0]).traces == (FIRST, LATER[0])
     assert with_traces(None, FIRST, *LATER).traces == (FIRST, *LATER[-transitions.MAX_TRACES + 1 :])
 
 

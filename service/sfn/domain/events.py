@@ -17,21 +17,21 @@ from typing_extensions import override
 from sfn.domain.identifiers import JobKey, TableIdentifier
 
 _TRACEPARENT: Final = re.compile(
-    r"(?!ff)(?P<version>[0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f][13579bdf](?P<more>-.*)?"
+    r"(?!ff)(?P<version>[0-9a-f]{2})-(?P<trace>(?!0{32})[0-9a-f]{32})-(?P<span>(?!0{16})[0-9a-f]{16})"
+    r"-[0-9a-f][13579bdf](?P<more>-.*)?"
 )
-_TRACEPARENT_LENGTH: Final = 55
 
 
-def sampled_traceparent(value: object) -> str:
-    """Return a trace context that an event carries, in the form of version 00 (W3C Trace Context, section 3.2).
+def parse_traceparent(value: object) -> bytes:
+    """Return the trace context that an event carries as `traceparent` (W3C Trace Context, section 3.2).
 
     Returns:
-        The context; empty if `value` is none, or is not sampled.
+        The ids of the trace and of the span, 16 and 8 bytes; empty if `value` is no trace context, or not sampled.
     """
     found = _TRACEPARENT.fullmatch(value) if isinstance(value, str) else None
     if found is None or (found["version"] == "00" and found["more"] is not None):
-        return ""
-    return f"00{found[0][2:_TRACEPARENT_LENGTH]}"
+        return b""
+    return bytes.fromhex(found["trace"] + found["span"])
 
 
 def without_body(message: Notification | UndecodableRequest) -> str:
@@ -126,7 +126,7 @@ class Notification(msgspec.Struct, frozen=True, omit_defaults=True):
         adopt_catalog_id: an operator takes over the files with this `catalog_id`.
         is_guessed: the name is one reading of a path at a gateway, and possibly no table has it.
         body: the beginning of the event as received, for operators that inspect the table's last event; never logged.
-        traceparent: the trace of the event, as `sampled_traceparent` returns it; empty for none.
+        trace: the trace context of the event, as `parse_traceparent` returns it; empty for none.
     """
 
     subject: JobKey
@@ -145,7 +145,7 @@ class Notification(msgspec.Struct, frozen=True, omit_defaults=True):
     is_guessed: bool = False
     body: bytes = b""
     retry: bool = False
-    traceparent: str = ""
+    trace: bytes = b""
 
     @override
     def __repr__(self) -> str:

@@ -248,7 +248,7 @@ class LeasedJob:
     table_state: TableState = TableState()
     cache: PublishCache = PublishCache()
     swept_at: datetime | None = None
-    traces: tuple[str, ...] = ()
+    traces: tuple[bytes, ...] = ()
 
 
 class DeadLetterReason(StrEnum):

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from sfn.domain.events import Notification, sampled_traceparent
+from sfn.domain.events import Notification, parse_traceparent
 from sfn.domain.identifiers import CatalogName
 from sfn.errors import Rejected
 from sfn.formats import cloudevents, glue, iceberg, lakekeeper, native, nessie, polaris
@@ -338,8 +338,8 @@ def _decode_each(request: EventRequest, mode: EnvelopeMode, event_only: Collecti
                 unmapped_catalogs[decoded.name] = None
             continue
         # CloudEvents, extension "Distributed Tracing". Our own format may have it, too.
-        if trace := sampled_traceparent(event.content.get("traceparent")):
-            decoded = tuple(msgspec.structs.replace(one, traceparent=trace) for one in decoded)
+        if trace := parse_traceparent(event.content.get("traceparent")):
+            decoded = tuple(msgspec.structs.replace(one, trace=trace) for one in decoded)
         _check_event_only(decoded, event_only, event.at)
         notifications.extend(decoded)
         ignored += not decoded

@@ -441,14 +441,12 @@ class Inbox(Administration):
 
 def _traced(messages: Sequence[InboxMessage], step: tracing.Span) -> Sequence[InboxMessage]:
     """Return the messages; notifications that have no trace of their own continue that of the append."""
-    traceparent = step.traceparent
-    if not traceparent:
+    trace = step.context
+    if not trace:
         return messages
     step.set({"messaging.operation.type": "send", "messaging.batch.message_count": len(messages)})
     return [
-        structs.replace(message, traceparent=traceparent)
-        if isinstance(message, Notification) and not message.traceparent
-        else message
+        structs.replace(message, trace=trace) if isinstance(message, Notification) and not message.trace else message
         for message in messages
     ]
 

@@ -170,7 +170,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
         repeats: number of results just before the last one that it repeats; 0 for a success.
         repeated_since: when the first of these came; None without one.
         has_letter: False if the job certainly has no open dead letter.
-        traces: the traces of the pending notifications that have one: that of the first, and those of the last ones.
+        traces: the trace contexts of the pending notifications that have one: that of the first, and the last ones.
         pending, locations, table_state, cache: see `sfn.domain.jobs.LeasedJob`.
     """
 
@@ -195,7 +195,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     repeats: int = 0
     repeated_since: datetime | None = None
     has_letter: bool = False
-    traces: tuple[str, ...] = ()
+    traces: tuple[bytes, ...] = ()
     pending: PendingChange = PendingChange()
     locations: frozenset[str] = frozenset()
     table_state: TableState = TableState()

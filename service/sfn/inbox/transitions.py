@@ -66,8 +66,8 @@ from sfn.domain.jobs import (
 from sfn.inbox.model import InboxConfig, Job, JobState, LastResult, closes_dead_letter
 from sfn.sfnfile.locations import MetadataOrder, compare_metadata, newer_floor
 
-MAX_TRACES = 8
-"""Most traces of a job."""
+MAX_TRACES = 4
+"""Most traces of a job: each fold writes them."""
 MAX_PAUSE = timedelta(hours=1)
 """Longest pause between two publishes of a table."""
 SWEEP_PAUSE = timedelta(seconds=30)
@@ -108,7 +108,7 @@ def on_notification(job: Job | None, notification: Notification, seq: int, now: 
         _start_pending(job, now),
         version=job.version + 1,
         event_seq=max(job.event_seq, seq),
-        traces=_with_trace(job.traces, notification.traceparent),
+        traces=_with_trace(job.traces, notification.trace),
         pending=pending,
         table_state=table_state,
         state=state,
@@ -116,11 +116,11 @@ def on_notification(job: Job | None, notification: Notification, seq: int, now: 
     )
 
 
-def _with_trace(traces: tuple[str, ...], traceparent: str) -> tuple[str, ...]:
+def _with_trace(traces: tuple[bytes, ...], trace: bytes) -> tuple[bytes, ...]:
     """Return the traces after one more notification: the first of all, and the last ones."""
-    if not traceparent or traceparent in traces:
+    if not trace or trace in traces:
         return traces
-    return (*traces[:1], *traces[1:][2 - MAX_TRACES :], traceparent)
+    return (*traces[:1], *traces[1:][2 - MAX_TRACES :], trace)
 
 
 def _without_traces(job: Job, leased: LeasedJob) -> Job:

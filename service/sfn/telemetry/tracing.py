@@ -1,7 +1,7 @@
 """Traces by OpenTelemetry: one from the event or the commit to the file that it leads to.
 
     POST /v1/events, a commit at a gateway   `serve`: continues the trace in the request's header `traceparent`
-      inbox append                           `span`: each notification carries the trace (`Notification.traceparent`)
+      inbox append                           `span`: each notification carries the trace (`Notification.trace`)
     publish                                  `resume`: an attempt for the table, perhaps much later in another process
       GET catalog, PUT store                 `request`: requests to the catalog and the store
       inbox settle
@@ -49,6 +49,8 @@ Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 
 FLUSH_TIMEOUT: Final = 5.0
 """Seconds at the end of the process for sending spans."""
+_TRACE_BYTES: Final = 16
+_SPAN_BYTES: Final = 8
 _OTLP_PATH: Final = "/v1/traces"
 """The path of traces in OTLP over HTTP, for an endpoint without a path."""
 _LOG_INTERVAL: Final = 60.0
@@ -63,9 +65,9 @@ class Span:
     __slots__ = ()
 
     @property
-    def traceparent(self) -> str:
-        """The step in W3C's format, for whatever continues the trace; empty if it is not recorded."""
-        return ""
+    def context(self) -> bytes:
+        """The ids of the trace and of the step, 16 and 8 bytes, to continue the trace; empty if it is not recorded."""
+        return b""
 
     def set(self, attributes: Mapping[str, Value | None]) -> None:
         """Set attributes; None sets nothing. One call for several is much faster than several calls."""
@@ -257,25 +259,19 @@ def serve(name: str, headers: Headers, kind: Kind = "server") -> AbstractContext
     return _recorder.begin_trace(name, kind, context)
 
 
-def resume(name: str, traces: Sequence[str]) -> AbstractContextManager[Span]:
+def resume(name: str, contexts: Sequence[bytes]) -> AbstractContextManager[Span]:
     """Return the step that works on what earlier steps stored.
 
     It continues the trace of the first, and is linked with the others. Without any, a trace begins.
 
     Args:
         name: name of the step.
-        traces: values of `Span.traceparent`.
+        contexts: values of `Span.context`.
     """
     if _recorder is None:
         return _OFF
-    first, *others = traces or ("",)
-    return _recorder.begin_trace(name, "consumer", _recorder.remote(first) if first else None, others)
-
-
-def traceparent() -> str:
-    """Return the current step in W3C's format; empty without a recorded one."""
-    current = _current.get()
-    return "" if current is None else current.traceparent
+    first, *others = contexts or (b"",)
+    return _recorder.begin_trace(name, "consumer", _recorder.stored(first) if first else None, others)
 
 
 def without_steps() -> AbstractContextManager[None]:
@@ -287,7 +283,8 @@ def add_trace_ids(_logger: WrappedLogger, _method: str, event: EventDict) -> Eve
     """Add the ids of the current trace and step to a log record."""
     current = _current.get()
     if current is not None:
-        event["trace_id"], event["span_id"] = current.ids
+        ids = current.context
+        event["trace_id"], event["span_id"] = ids[:_TRACE_BYTES].hex(), ids[_TRACE_BYTES:].hex()
     return event
 
 
@@ -319,15 +316,10 @@ class RecordedSpan(Span, AbstractContextManager[Span]):
         return self._recorded
 
     @property
-    def ids(self) -> tuple[str, str]:
-        """The ids of the trace and of the step, in hexadecimal digits."""
-        context = self._recorded.get_span_context()
-        return f"{context.trace_id:032x}", f"{context.span_id:016x}"
-
-    @property
     @override
-    def traceparent(self) -> str:
-        return "00-{}-{}-01".format(*self.ids)
+    def context(self) -> bytes:
+        context = self._recorded.get_span_context()
+        return context.trace_id.to_bytes(_TRACE_BYTES) + context.span_id.to_bytes(_SPAN_BYTES)
 
     @override
     def set(self, attributes: Mapping[str, Value | None]) -> None:
@@ -384,7 +376,7 @@ class Recorder:
         return RecordedSpan(self._tracer.start_span(name, context, self._kinds[kind]))
 
     def begin_trace(
-        self, name: str, kind: Kind, context: Context | None, others: Iterable[str] = ()
+        self, name: str, kind: Kind, context: Context | None, others: Iterable[bytes] = ()
     ) -> AbstractContextManager[Span]:
         """Begin the first step of this process in a trace; it records nothing if the trace is not sampled.
 
@@ -395,9 +387,13 @@ class Recorder:
         # The SDK takes 20 µs for a span that is not recorded, and most requests have such a one.
         if self._ratio is not None and context is None and random.random() >= self._ratio:  # noqa: S311 - no secret
             return _OFF
-        links = [self._trace.Link(self._trace.get_current_span(self.remote(one)).get_span_context()) for one in others]
+        links = [self._trace.Link(self._trace.get_current_span(self.stored(one)).get_span_context()) for one in others]
         begun = self._tracer.start_span(name, context or self._no_context, self._kinds[kind], links=links)
         return RecordedSpan(begun) if begun.is_recording() else _OFF
+
+    def stored(self, context: bytes) -> Context:
+        """Return the context that a `Span.context` names."""
+        return self.remote(f"00-{context[:_TRACE_BYTES].hex()}-{context[_TRACE_BYTES:].hex()}-01")
 
     def remote(self, parent: str, state: str = "") -> Context:
         """Return the context of the headers `traceparent` and `tracestate`; an empty one if they are malformed."""
