@@ -16,9 +16,9 @@ RUN pip install --require-hashes --no-deps --only-binary=:all: -r deploy/build.l
  && python -m venv --without-pip /opt/sfn \
  && pip --python /opt/sfn install --require-hashes --no-deps --only-binary=:all: --no-compile -r deploy/image.lock
 
-# Seconds since 1970 for all files that are made here; deploy/docker-bake.hcl sets the time of the commit. It comes after
+# Seconds since 1970 for all files that are made here: deploy/docker-bake.hcl passes the time of the commit. It comes after
 # the packages, because each new value builds again what follows.
-ARG SOURCE_DATE_EPOCH=0
+ARG SOURCE_DATE_EPOCH
 
 # Compiled so that no start compares the times of the sources, which a copy may change.
 COPY pyproject.toml README.md LICENSE ./
@@ -31,8 +31,8 @@ RUN pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
 
 FROM base
 
-# `useradd` writes the day of its run into a file, unless it is given.
-ARG SOURCE_DATE_EPOCH=0
+# `useradd` writes the day of its run into a file, unless this one is given.
+ARG SOURCE_DATE_EPOCH
 
 # The base comes without compiled modules, and a container that writes nothing would compile what it imports at each start
 # and each health check. The user's numbers are part of the interface: volumes that outlive the container belong to them.

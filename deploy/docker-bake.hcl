@@ -24,8 +24,8 @@ variable "REVISION" {
 }
 
 variable "SOURCE_DATE_EPOCH" {
-  description = "Time of the commit in seconds since 1970, for all files of the image."
-  default     = "0"
+  description = "Time of the commit in seconds since 1970, for all files of the image; empty for the time of the build."
+  default     = ""
 }
 
 variable "SOURCE" {
@@ -48,10 +48,10 @@ function "name" {
   result = SFN_REGISTRY == "" ? "iceberg-sfn" : "${SFN_REGISTRY}/iceberg-sfn"
 }
 
-// Labels without a value are left out.
+// Labels and arguments without a value are left out.
 function "given" {
-  params = [labels]
-  result = { for key, value in labels : key => value if value != "" }
+  params = [pairs]
+  result = { for key, value in pairs : key => value if value != "" }
 }
 
 group "default" {
@@ -62,13 +62,11 @@ target "image" {
   context    = "."
   dockerfile = "Dockerfile"
   tags       = ["${name()}:${VERSION}"]
-  args = {
-    SOURCE_DATE_EPOCH = SOURCE_DATE_EPOCH
-  }
+  args       = given({ SOURCE_DATE_EPOCH = SOURCE_DATE_EPOCH })
   labels = given({
     "org.opencontainers.image.version"       = VERSION
     "org.opencontainers.image.revision"      = REVISION
-    "org.opencontainers.image.created"       = SOURCE_DATE_EPOCH == "0" ? "" : timeadd("1970-01-01T00:00:00Z", "${SOURCE_DATE_EPOCH}s")
+    "org.opencontainers.image.created"       = SOURCE_DATE_EPOCH == "" ? "" : timeadd("1970-01-01T00:00:00Z", "${SOURCE_DATE_EPOCH}s")
     "org.opencontainers.image.source"        = SOURCE
     "org.opencontainers.image.documentation" = DOCUMENTATION != "" ? DOCUMENTATION : (SOURCE != "" ? "${SOURCE}/tree/v${VERSION}/docs" : "")
   })
