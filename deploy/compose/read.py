@@ -48,7 +48,7 @@ def main() -> None:
         rows = connection.sql("SELECT * FROM iceberg_scan(?) ORDER BY ALL", params=[directory])
         print(f"{directory}\n{rows}")
     except duckdb.Error as error:
-        sys.exit(f"{directory}: no table to read yet? `docker compose run --rm commit` makes one. {error}")
+        sys.exit(f"{directory}: {error}\nIf there is no table yet, run the service `commit`, or `commit-s3`, first.")
 
 
 if __name__ == "__main__":

@@ -367,7 +367,7 @@ async def test_what_the_compose_file_has_one_try_works(
     read = one_shot(engine, "read", {}, more_files={str(warehouse): warehouse})
     entrypoint = SERVICES["read"]["entrypoint"]
     missing = await ran(read, *entrypoint, directory)
-    assert (missing.returncode, "`docker compose run --rm commit` makes one" in missing.stderr) == (1, True)
+    assert (missing.returncode, "run the service `commit`" in missing.stderr) == (1, True)
     async with serving(container, tmp_path / "log"):
         for number in range(1, 3):
             done = await ran(commit, *command("commit"))
