@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from signal import SIGTERM
+from signal import SIGABRT, SIGTERM
 from typing import Final
 
 import pytest
@@ -128,6 +128,18 @@ def test_the_manager_is_notified_as_the_unit_says() -> None:
     assert "AF_UNIX" in value("RestrictAddressFamilies").split()
     # The exit code of wrong settings.
     assert value("RestartPreventExitStatus") == "2"
+
+
+async def test_the_signal_of_the_watchdog_logs_where_each_thread_was(world: Lake) -> None:
+    (fault,) = [text for text in entries()["Environment"] if text.startswith("PYTHON")]
+    name, _, given = fault.partition("=")
+    without_core = ("prlimit", f"--core={value('LimitCORE')}")
+    async with serving(configure(world), {name: given}, command=SFN, launcher=without_core) as daemon:
+        daemon.send(SIGABRT)
+        assert await daemon.ended() == -SIGABRT
+        told = daemon.log.read_text()
+    assert "Fatal Python error: Aborted" in told
+    assert "most recent call first" in told
 
 
 def members(group: str) -> Iterator[str]:
