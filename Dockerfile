@@ -1,16 +1,26 @@
-FROM python:3.13-slim-trixie AS build
+# One base for both stages: Python 3.13.16 on Debian 13, published on 2026-10-09. The digest is that of the index of all
+# platforms, so it fits amd64 and arm64. Dependabot and Renovate renew it. To renew it by hand, put the digest here that this
+# command prints: docker buildx imagetools inspect python:3.13-slim-trixie
+FROM python:3.13-slim-trixie@sha256:70729b46c69b4f1e97c4822c1af3df53a1476cf5ddc6c087c0c10bc3a5678c2f AS base
+
+
+FROM base AS build
 
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
 
-# Before the code, so that a change of it alone fetches nothing anew. Wheels only: what a source distribution is built with
-# is in no lock.
+# Before the code, so that a change of the code downloads nothing again. Wheels only: no lock has what a source distribution
+# needs for its build, and a package without a wheel for a platform fails the build of that platform here.
 COPY deploy/build.lock deploy/image.lock deploy/
 RUN pip install --require-hashes --no-deps --only-binary=:all: -r deploy/build.lock \
  && python -m venv --without-pip /opt/sfn \
  && pip --python /opt/sfn install --require-hashes --no-deps --only-binary=:all: --no-compile -r deploy/image.lock
 
-# Compiled so that no start looks at the times of the sources, which a copy may change.
+# Seconds since 1970 for all files that are made here: deploy/docker-bake.hcl passes the time of the commit. It comes after
+# the packages, because each new value builds again what follows.
+ARG SOURCE_DATE_EPOCH
+
+# Compiled so that no start compares the times of the sources, which a copy may change.
 COPY pyproject.toml README.md LICENSE ./
 COPY service service
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
@@ -19,7 +29,10 @@ RUN pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
  && /opt/sfn/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/sfn/lib
 
 
-FROM python:3.13-slim-trixie
+FROM base
+
+# `useradd` writes the day of its run into a file, unless this one is given.
+ARG SOURCE_DATE_EPOCH
 
 # The base comes without compiled modules, and a container that writes nothing would compile what it imports at each start
 # and each health check. The user's numbers are part of the interface: volumes that outlive the container belong to them.
@@ -49,14 +62,14 @@ USER 10001:10001
 STOPSIGNAL SIGTERM
 
 # It reads the configuration that the service reads: another port or TLS needs no other check. The interval of the start
-# needs Docker Engine 25 or newer.
+# needs Docker Engine 25 or newer. The interval after it is long, because each check starts a Python.
 HEALTHCHECK --interval=30s --timeout=15s --start-period=60s --start-interval=2s CMD ["sfn", "healthcheck"]
 ENTRYPOINT ["sfn"]
 CMD ["serve"]
 
-ARG REVISION=
+# What every build has in common; deploy/docker-bake.hcl adds the revision, the time, the source and the documentation.
 LABEL org.opencontainers.image.title="Iceberg SFN listener" \
       org.opencontainers.image.description="Keeps a small pointer file beside each Apache Iceberg table, so that it can be read without its catalog" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="0.1.0" \
-      org.opencontainers.image.revision="$REVISION"
+      org.opencontainers.image.base.name="docker.io/library/python:3.13-slim-trixie"

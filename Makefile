@@ -108,7 +108,7 @@ lint: venv ## run ruff, mypy, import-linter and hadolint, and check docker-compo
 	@$(MAKE) .venv/spark || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no PySpark: mypy skips modules that import it"; }
 	@$(BIN)/mypy $$([[ -e .venv/spark ]] || echo '--exclude=/(pyspark_sfn|spark)(/|\.py$$)')
 	@$(BIN)/lint-imports --config .ci/importlinter.toml --no-logo
-	@$(BIN)/hadolint Dockerfile
+	@$(BIN)/hadolint Dockerfile deploy/compose/engine/Dockerfile
 	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker-compose.yml
 
 format: venv ## sort imports and format the code
@@ -163,6 +163,8 @@ lock: ## resolve and pin the dependencies again (newer versions: make lock UPGRA
 	read_project '(one for one in project["optional-dependencies"]["spark"] if one.startswith("pyspark"))' | \
 	  pin --constraint deploy/requirements.lock -o deploy/spark.lock -; \
 	pin --extra pyiceberg --extra s3 --extra azure --extra gcs --extra postgres --extra nats --constraint deploy/requirements.lock -o deploy/image.lock pyproject.toml; \
+	read_project '(one for extra in ("demo", "read") for one in project["optional-dependencies"][extra] if extra == "read" or one.startswith("duckdb"))' | \
+	  pin --constraint deploy/requirements.lock -o deploy/compose/engine/engine.lock -; \
 	read_project 'build["requires"]' | \
 	  pin --constraint deploy/requirements.lock -o deploy/build.lock -
 

@@ -16,10 +16,11 @@ _LAYERS: Final = frozenset({"aufs", "fuse.fuse-overlayfs", "fuse.unionfs", "over
 """File systems of containers: layers over the host's disk."""
 _MEMORY: Final = frozenset({"ramfs", "tmpfs"})
 _REMOTE: Final = re.compile(
-    r"9p|afs|beegfs|ceph|cifs|coda|fuse|fuse\..+|glusterfs|gpfs|lustre|nfs[0-9]*|orangefs|prl_fs|pvfs2|smb[0-9]*|smbfs"
+    r"9p|afs|beegfs|ceph|cifs|coda|fakeowner|fuse|fuse\..+|glusterfs|gpfs|lustre|nfs[0-9]*|orangefs|prl_fs|pvfs2|smb[0-9]*|smbfs"
     r"|vboxsf|virtiofs|vmhgfs"
 )
-"""File systems that another machine or a program serves: locks and shared memory may not work across them."""
+"""File systems that another machine or a program serves: locks and shared memory may not work across them.
+Docker Desktop mounts folders of the host as `fakeowner`."""
 _SERVED: Final = re.compile(r"//.+|(\[[^]]+\]|[^/\[\]]+):/.*", re.DOTALL)
 """Sources that contain a host."""
 _ON_ONE_HOST: Final = frozenset({"nolock", "local_lock=flock", "local_lock=all"})

@@ -23,6 +23,7 @@ from sfn.errors import Unreadable
 from sfn.http.responses import PROBLEM_MEDIA_TYPE
 from sfn.http.server import listening_socket
 from sfn.settings import load
+from sfn.settings.environment import UNREACHABLE
 from tests.support.certificates import Authority, Files
 from tests.support.listener import STANDARD, WEBHOOK, fields
 from tests.support.metrics_page import Page
@@ -371,6 +372,23 @@ def test_tokens_in_clear_text_are_warned_of_once(tmp_path: Path, host: str, tls:
         log_start(load(configuration, {}), listener)
     assert [entry["event"] for entry in logs] == [*told, "started"]
     assert logs[-1]["url"].startswith("https://" if tls else "http://")
+
+
+@pytest.mark.parametrize(
+    ("host", "container", "settings"),
+    [("127.0.0.1", "/.dockerenv", ["listener.host"]), (NETWORK, "/.dockerenv", []), ("127.0.0.1", None, [])],
+)
+def test_loopback_in_a_container_is_warned_of(
+    tmp_path: Path, host: str, container: str | None, settings: list[str]
+) -> None:
+    configuration = tmp_path / "sfn.toml"
+    rest = "[senders.a]\nsecrets = { m = 't' }\n[catalogs.prod]\nuri = 'http://catalog'\n[stores.a]\nprefix = '/w'"
+    configuration.write_text(f"[listener]\nhost = '{host}'\n{rest}")
+    with listening_socket("127.0.0.1", 0) as listener, capture_logs() as logs:
+        log_start(load(configuration, {}), listener, container=container)
+    warned = [entry for entry in logs if entry["event"] == UNREACHABLE]
+    assert [(entry["setting"], entry["container"]) for entry in warned] == [(one, container) for one in settings]
+    assert all('set listener.host to "0.0.0.0"' in entry["remedy"] for entry in warned)
 
 
 # Event-only catalogs.

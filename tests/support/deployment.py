@@ -76,7 +76,10 @@ def stages(text: str) -> Iterator[Stage]:
     yield Stage(tuple(begun))
 
 
-BUILD, IMAGE = stages((ROOT / "Dockerfile").read_text())
+FOLDER_OF_ENGINE = DEPLOY / "compose" / "engine"
+
+PYTHON, BUILD, IMAGE = stages((ROOT / "Dockerfile").read_text())
+(ENGINE,) = stages((FOLDER_OF_ENGINE / "Dockerfile").read_text())
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,13 @@ class Mount:
 def mounts(service: str) -> dict[str, Mount]:
     """The named volumes of a service, by where they are mounted."""
     split = (volume.split(":") for volume in SERVICES[service].get("volumes", []))
-    return {target: Mount(name, "ro" not in options) for name, target, *options in split}
+    return {target: Mount(name, "ro" not in options) for name, target, *options in split if not name.startswith(".")}
+
+
+def folders(service: str) -> dict[str, Path]:
+    """Files and folders of the repository that a service mounts as they are, by where they are mounted."""
+    split = (volume.split(":") for volume in SERVICES[service].get("volumes", []))
+    return {target: ROOT / name for name, target, *_ in split if name.startswith(".")}
 
 
 def files(service: str) -> dict[str, Path]:

@@ -22,6 +22,7 @@ from sfn.cli.check_config import (
     Severity,
     advertised_findings,
     certificate_finding,
+    container_findings,
     error_finding,
     file_limit_findings,
     gateway_findings,
@@ -36,7 +37,7 @@ from sfn.clock import SystemClock
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
 from sfn.inbox.sqlite import SqliteInbox
-from sfn.settings.root import Settings
+from sfn.settings.root import ALL_ROLES, Settings
 from sfn.storage import Deleted, Guarantees, PreconditionFailed, PrefixRouter
 from sfn.storage.local import LocalStore
 from sfn.storage.memory import MemoryStore
@@ -639,6 +640,25 @@ async def test_an_inbox_in_memory_is_a_warning(ground: Ground) -> None:
         _, found = await inbox_finding(with_inbox(ground, Path(folder) / "inbox.db"))
     assert found.severity is WARNING
     assert "empty after a restart" in found.text
+
+
+@pytest.mark.parametrize(
+    ("host", "container", "expected"),
+    [
+        ("127.0.0.1", "/.dockerenv", [("listener.host", WARNING)]),
+        ("0.0.0.0", "/.dockerenv", []),  # noqa: S104 - what is asked for
+        ("127.0.0.1", None, []),
+    ],
+)
+def test_loopback_in_a_container_is_a_warning(
+    ground: Ground, host: str, container: str | None, expected: list[tuple[str, Severity]]
+) -> None:
+    settings = ground.load(
+        f"{CATALOG}[listener]\nhost = '{host}'\n[senders.a]\nsecrets = {{ m = 'sixteen-of-these' }}\n"
+    )
+    found = list(container_findings(settings, ALL_ROLES, container))
+    assert severities(found) == expected
+    assert all("/.dockerenv" in one.text and "0.0.0.0" in one.remedy for one in found)  # noqa: S104 - as above
 
 
 def test_few_files_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:

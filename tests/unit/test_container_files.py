@@ -19,26 +19,42 @@ from tests.support.deployment import (
     BUILD,
     COMPOSE,
     DEPLOY,
+    ENGINE,
+    FOLDER_OF_ENGINE,
     IMAGE,
     PROJECT,
+    PYTHON,
     ROOT,
     SERVICES,
     Mount,
     closure,
     entries,
     files,
+    folders,
     here,
     mounts,
     runtime,
 )
 
 LEAST = {"SFN_CATALOGS__PROD__URI": "http://catalog", "SFN_SENDERS__ETL__SECRETS__MAIN": "t"}
-OURS = ["commit", "replica-1", "replica-2", "sfn"]
-"""Services of the image that is built here."""
 REPLICAS = ["replica-1", "replica-2"]
-DAEMONS = [*REPLICAS, "sfn"]
+DAEMONS = [*REPLICAS, "sfn", "sfn-s3"]
+ENGINES = ["commit", "commit-s3", "read", "read-s3"]
+OURS = [*DAEMONS, *ENGINES]
+"""Services of the images that are built here."""
 ADDED = {"lake": ["CHOWN"], "proxy": ["NET_BIND_SERVICE"]}
-"""Rights that a service has beside those of anybody."""
+"""Rights that a service has in addition to none."""
+OFFLINE = ["bucket", "lake", "read"]
+"""Services without a network."""
+PROFILES = {
+    "": {"catalog", "lake", "sfn"},
+    "commit": {"commit"},
+    "observe": {"grafana", "prometheus"},
+    "read": {"read"},
+    "replicas": {*REPLICAS, "postgres", "proxy"},
+    "s3": {"bucket", "catalog-s3", "commit-s3", "read-s3", "s3", "sfn-s3"},
+}
+PINNED = r"[a-z0-9/-]+:v?\d+(\.\d+)+(-[a-z]+)?@sha256:[0-9a-f]{64}"
 
 
 LAKESIDE = [name for name in SERVICES if "/lake" in mounts(name)]
@@ -54,12 +70,15 @@ def image_settings(text: str | None, folder: Path) -> Settings:
     return load(file, {**IMAGE.pairs("ENV"), **LEAST})
 
 
-def test_the_image_is_built_from_one_base_of_a_python_that_the_project_names() -> None:
-    build, image = BUILD.the("FROM").removesuffix(" AS build"), IMAGE.the("FROM")
-    assert build == image
-    version = re.fullmatch(r"python:(3\.\d+)-slim-[a-z]+", image)
+def test_the_images_are_built_from_one_pinned_base_of_a_python_that_the_project_names() -> None:
+    base = PYTHON.the("FROM")
+    assert base.endswith(" AS base")
+    assert [BUILD.the("FROM"), IMAGE.the("FROM")] == ["base AS build", "base"]
+    assert ENGINE.the("FROM") == base.removesuffix(" AS base")
+    version = re.fullmatch(r"python:(3\.\d+)-slim-[a-z]+@sha256:[0-9a-f]{64} AS base", base)
     assert version is not None
     assert f"Programming Language :: Python :: {version[1]}" in PROJECT["project"]["classifiers"]
+    assert IMAGE.pairs("LABEL")["org.opencontainers.image.base.name"] == f"docker.io/library/{base.partition('@')[0]}"
 
 
 def test_the_image_says_of_itself_what_the_project_says() -> None:
@@ -115,6 +134,11 @@ def test_what_is_copied_is_there_and_not_ignored_and_nothing_else_is_let_in() ->
     assert not fnmatch.filter(let_in, "*compose*")
 
 
+def test_the_engine_is_the_user_that_writes_the_tables() -> None:
+    assert ENGINE.the("USER") == IMAGE.the("USER")
+    assert ENGINE.copied() == ["engine.lock"]
+
+
 @pytest.mark.parametrize("name", sorted(SERVICES))
 def test_each_service_has_only_the_rights_that_it_needs(name: str) -> None:
     service = SERVICES[name]
@@ -122,39 +146,67 @@ def test_each_service_has_only_the_rights_that_it_needs(name: str) -> None:
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
     assert service.get("cap_add", []) == ADDED.get(name, [])
-    # Who makes a volume somebody's is root, and can do nothing else.
-    assert (service.get("user") == "0:0", service.get("network_mode")) == (
-        name == "lake",
-        "none" if name == "lake" else None,
-    )
-    # All but the image that is built here, which says so itself, say who they are.
+    # Only root can give a volume away. It has no network, and no other right.
+    assert (service.get("user") == "0:0") == (name == "lake")
+    assert service.get("network_mode") == ("none" if name in OFFLINE else None)
+    # The images that are built here name their user themselves.
     assert ("user" in service) == (name not in OURS)
-    assert service.get("read_only", False) == (name != "catalog")
+    assert service["read_only"] is True
+    assert "privileged" not in service
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_the_image_runs_on_a_root_file_system_that_is_read_only(name: str) -> None:
+def test_the_images_run_on_a_root_file_system_that_is_read_only(name: str) -> None:
     service = SERVICES[name]
     assert (service["read_only"], service["tmpfs"]) == (True, ["/tmp"])  # noqa: S108 - the container's
-    assert service["image"] == f"iceberg-sfn:{PROJECT['project']['version']}"
+    kind = "iceberg-sfn-engine" if name in ENGINES else "iceberg-sfn"
+    assert service["image"] == f"{kind}:{PROJECT['project']['version']}"
+    assert (ROOT / service["build"]).resolve() == (FOLDER_OF_ENGINE if name in ENGINES else ROOT)
 
 
 def test_those_who_write_into_the_lake_are_one_user() -> None:
     user = IMAGE.the("USER")
-    assert SERVICES["catalog"]["user"] == user
+    assert {SERVICES[name]["user"] for name in ("bucket", "catalog", "catalog-s3", "s3")} == {user}
     assert SERVICES["lake"]["entrypoint"] == ["chown", user, "/lake"]
-    assert [name for name in LAKESIDE if not mounts(name)["/lake"].writable] == ["commit"]
+    assert [name for name in LAKESIDE if not mounts(name)["/lake"].writable] == ["read"]
 
 
-def test_a_table_has_one_path_in_every_container() -> None:
-    (store,) = compose_settings().stores.values()
-    assert SERVICES["catalog"]["environment"]["CATALOG_WAREHOUSE"] == store.prefix
+@pytest.mark.parametrize("suffix", ["", "-s3"])
+def test_a_table_has_one_location_in_every_container(suffix: str) -> None:
+    (store,) = compose_settings(f"sfn{suffix}").stores.values()
+    assert SERVICES[f"catalog{suffix}"]["environment"]["CATALOG_WAREHOUSE"] == store.prefix
+    path = store.prefix.removeprefix("file://")
+    assert SERVICES[f"read{suffix}"]["command"] == [f"{path}/sales/orders"]
+
+
+def test_the_tables_lie_in_one_volume() -> None:
     assert all(mounts(name)["/lake"].volume == "lake" for name in LAKESIDE)
-    assert set(SERVICES) - set(LAKESIDE) == {"postgres", "proxy"}
+    without = {"commit-s3", "grafana", "postgres", "prometheus", "proxy", "read-s3", "sfn-s3"}
+    assert set(SERVICES) - set(LAKESIDE) == without
 
 
-def test_the_volume_of_the_image_is_kept() -> None:
-    assert mounts("sfn")[IMAGE.the("VOLUME")] == Mount("inbox", writable=True)
+def test_the_bucket_is_a_folder_of_the_server_and_all_use_its_address_and_keys() -> None:
+    (store,) = compose_settings("sfn-s3").stores.values()
+    *options, kind, folder = SERVICES["s3"]["command"]
+    port = options[options.index("--port") + 1]
+    assert (kind, SERVICES["bucket"]["entrypoint"][-1]) == ("posix", f"{folder}/lake")
+    assert store.prefix.startswith("s3://lake/")
+    assert store.endpoint == f"http://s3{port}"
+    own = SERVICES["s3"]["environment"]
+    keys = {"AWS_ACCESS_KEY_ID": own["ROOT_ACCESS_KEY_ID"], "AWS_SECRET_ACCESS_KEY": own["ROOT_SECRET_ACCESS_KEY"]}
+    keys |= {"AWS_REGION": store.region, "AWS_ENDPOINT_URL_S3": store.endpoint}
+    for name in ("catalog-s3", "commit-s3", "read-s3", "sfn-s3"):
+        assert keys.items() <= SERVICES[name]["environment"].items()
+    assert SERVICES["catalog-s3"]["environment"]["CATALOG_S3_ENDPOINT"] == store.endpoint
+    assert SERVICES["commit-s3"]["environment"]["PYICEBERG_CATALOG__LAKE__S3__ENDPOINT"] == store.endpoint
+    assert (
+        SERVICES["s3"]["healthcheck"]["test"][-1] == f"http://127.0.0.1{port}{options[options.index('--health') + 1]}"
+    )
+
+
+@pytest.mark.parametrize(("name", "volume"), [("sfn", "inbox"), ("sfn-s3", "inbox-s3")])
+def test_the_volume_of_the_image_is_kept(name: str, volume: str) -> None:
+    assert mounts(name)[IMAGE.the("VOLUME")] == Mount(volume, writable=True)
 
 
 def compose_settings(name: str = "sfn") -> Settings:
@@ -168,9 +220,11 @@ def test_the_mounted_configuration_is_right_and_names_what_is_there(name: str) -
     catalogs.check_adapters(settings)
     (catalog,), (sender,) = settings.catalogs.values(), settings.senders.values()
     parts = urlsplit(catalog.uri)
-    assert parts.hostname in SERVICES
-    assert SERVICES["catalog"]["ports"] == [f"127.0.0.1:{parts.port}:{parts.port}"]
-    assert SERVICES["sfn"]["ports"] == [f"127.0.0.1:{settings.listener.port}:{settings.listener.port}"]
+    assert parts.hostname == ("catalog-s3" if name == "sfn-s3" else "catalog")
+    assert [port.split(":")[2] for port in SERVICES[str(parts.hostname)]["ports"]] == [str(parts.port)]
+    assert f":{parts.port}/" in SERVICES[str(parts.hostname)]["healthcheck"]["test"][-1]
+    published = SERVICES["proxy" if name in REPLICAS else name]["ports"]
+    assert [port.split(":")[2] for port in published] == [str(settings.listener.port)]
     assert {str(file) for file in (sender.secrets_file, settings.admin.token_file)} <= files(name).keys()
 
 
@@ -185,24 +239,25 @@ def test_what_a_service_refers_to_is_defined(name: str) -> None:
     service = SERVICES[name]
     assert {mount.volume for mount in mounts(name).values()} <= COMPOSE["volumes"].keys()
     assert all(file.is_file() for file in files(name).values())
+    assert all(file.exists() for file in folders(name).values())
     for other, how in service.get("depends_on", {}).items():
         has_a_check = "healthcheck" in SERVICES[other] or other in OURS
         assert how["condition"] == ("service_healthy" if has_a_check else "service_completed_successfully")
 
 
-def test_the_catalog_is_the_one_that_the_tests_run() -> None:
-    jars = (ROOT / "deploy" / "rest-fixture" / "jars.sha256").read_text()
-    version = SERVICES["catalog"]["image"].removeprefix("apache/iceberg-rest-fixture:")
-    assert f"iceberg-open-api-{version}" in jars
-
-
-def test_replicas_are_a_profile_and_nothing_else_is_changed_by_it() -> None:
-    profiles = {name: service.get("profiles", []) for name, service in SERVICES.items()}
-    assert {name for name, of in profiles.items() if of == ["replicas"]} == {*REPLICAS, "postgres", "proxy"}
-    assert {name for name, of in profiles.items() if not of} == {"catalog", "lake", "sfn"}
+def test_profiles_add_services_and_change_none() -> None:
+    profiles = {name: service.get("profiles", [""]) for name, service in SERVICES.items()}
+    assert {name: {one for one, of in profiles.items() if of == [name]} for name in PROFILES} == PROFILES
     for name, of in profiles.items():
         needed = SERVICES[name].get("depends_on", {})
-        assert all(profiles[other] in ([], of) for other in needed)
+        assert all(profiles[other] in ([""], of) for other in needed)
+
+
+def test_all_but_the_replicas_and_their_proxy_can_run_at_once() -> None:
+    published = [
+        port.split(":")[1] for name, one in SERVICES.items() if name != "proxy" for port in one.get("ports", [])
+    ]
+    assert len(published) == len(set(published))
 
 
 def test_the_proxy_alone_is_reached_and_leads_to_each_replica() -> None:
@@ -232,14 +287,39 @@ def test_replicas_share_a_database_whose_password_is_in_a_file() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(SERVICES) - set(OURS)))
-def test_what_is_not_built_here_is_of_one_version(name: str) -> None:
-    assert re.fullmatch(r"[a-z/-]+:\d+(\.\d+)+(-[a-z]+)?", SERVICES[name]["image"])
+def test_what_is_not_built_here_is_pinned_by_version_and_digest(name: str) -> None:
+    assert re.fullmatch(PINNED, SERVICES[name]["image"])
+
+
+def test_one_image_has_one_digest() -> None:
+    images = {service["image"] for service in SERVICES.values()}
+    assert len({image.partition("@")[0] for image in images}) == len(images)
+
+
+def test_the_s3_server_is_the_one_that_the_tests_run() -> None:
+    version = SERVICES["s3"]["image"].removeprefix("versity/versitygw:v").partition("@")[0]
+    assert f"versitygw@v{version}" in (DEPLOY / "fetch" / "servers.py").read_text()
+
+
+def test_the_dashboard_is_mounted_where_its_provider_looks() -> None:
+    mounted = folders("grafana")
+    provider = (mounted["/etc/grafana/provisioning"] / "dashboards" / "iceberg-sfn.yml").read_text()
+    source = (mounted["/etc/grafana/provisioning"] / "datasources" / "prometheus.yml").read_text()
+    home = SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert f"path: {home.rpartition('/')[0]}" in provider
+    assert mounted[home].name == "iceberg-sfn.json"
+    assert "http://prometheus:9090" in source
+    rules = {target for target in files("prometheus") if target.endswith(("alerts.yml", "recording.yml"))}
+    config = files("prometheus")["/etc/prometheus/prometheus.yml"].read_text()
+    assert all(f"  - {target.rpartition('/')[2]}\n" in config for target in rules)
 
 
 IMAGE_LOCK, BUILD_LOCK, ALL, SPARK = (DEPLOY / f"{name}.lock" for name in ("image", "build", "requirements", "spark"))
+ENGINE_LOCK = FOLDER_OF_ENGINE / "engine.lock"
+DUCKDB = ("duckdb", "duckdb-extension-avro", "duckdb-extension-httpfs", "duckdb-extension-iceberg")
 
 
-@pytest.mark.parametrize("lock", [IMAGE_LOCK, BUILD_LOCK], ids=["image", "build"])
+@pytest.mark.parametrize("lock", [IMAGE_LOCK, BUILD_LOCK, ENGINE_LOCK], ids=["image", "build", "engine"])
 def test_what_is_shipped_is_what_was_tested(lock: Path) -> None:
     shipped, tested = ({name: unmarked(entry) for name, entry in entries(one).items()} for one in (lock, ALL))
     assert {name: entry for name, entry in shipped.items() if tested.get(name) != entry} == {}
@@ -252,6 +332,10 @@ def unmarked(entry: str) -> str:
 
 def test_the_image_has_what_the_service_needs_and_no_more() -> None:
     assert here(IMAGE_LOCK) == closure(runtime())
+
+
+def test_the_engine_has_what_its_scripts_need_and_no_more() -> None:
+    assert here(ENGINE_LOCK) == closure(["pyarrow", "pyiceberg", *DUCKDB])
 
 
 def test_the_wheel_is_built_with_what_it_asks_for_and_no_more() -> None:

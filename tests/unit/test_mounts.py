@@ -62,6 +62,7 @@ def test_an_odd_name_of_a_mount_point_is_recognised(tmp_path: Path, escaped: byt
         ([("/var/lib", "nfs4")], "not safe on network file systems"),
         ([("/var/lib", "cifs")], "not safe on network file systems"),
         ([("/var/lib", "9p")], "not safe on network file systems"),
+        ([("/var/lib", "fakeowner")], "not safe on network file systems"),
         ([("/var/lib", "fuse.rclone")], "not safe on network file systems"),
         ([("/", "fuse.fuse-overlayfs")], "goes with the container"),
         ([("/var/lib/s", "nfs4")], None),

@@ -39,13 +39,22 @@ import structlog
 from sfn import limits
 from sfn.app import wiring
 from sfn.app.catalogs import VERSION
+from sfn.app.service_manager import NO_MANAGER, ServiceManager
 from sfn.concurrency import unfinished_calls
 from sfn.errors import ExternalError, FatalError, SfnError
 from sfn.http.ingest import EventsEndpoint
 from sfn.http.responses import AsgiApplication
 from sfn.http.secrets import AuthScheme
 from sfn.http.server import HttpServer, listening_socket
-from sfn.settings import mistaken_variables, names_trace_collector
+from sfn.settings import mistaken_variables
+from sfn.settings.environment import (
+    UNREACHABLE,
+    isolated_container,
+    loopback_hosts,
+    names_trace_collector,
+    reachable_remedy,
+    service_manager,
+)
 from sfn.settings.root import ALL_ROLES, Role, Settings
 from sfn.telemetry import logs, tracing
 
@@ -130,19 +139,22 @@ def start_traces(settings: Settings) -> None:
 async def _run_service(
     settings: Settings, wrap_store: wiring.StoreWrapper | None, roles: frozenset[Role], file: Path | None
 ) -> None:
+    manager = ServiceManager(service_manager())
     # Receive signals before uvicorn starts: it would swallow them, or raise them again after its end.
     with anyio.open_signal_receiver(SIGTERM, SIGINT) as signals:
         failure = FatalErrorReport()
         # Bind first: a process that cannot listen must not open the inbox.
         with listening_socket(settings.listener.host, settings.listener.port) as listener, ExitStack() as others:
+            manager.starting("opening the inbox")
             async with wiring.build_service(settings, failure.report, wrap_store, roles) as service:
-                log_start(settings, listener, roles, file)
+                log_start(settings, listener, roles, file, isolated_container())
                 drain = settings.listener.drain
                 listeners = [
                     HttpListener(listener, service.application, service.events),
                     *_gateway_listeners(service, settings, others),
                 ]
-                await ServiceRunner(service, listeners, drain, failure).run(_with_deadline(signals, drain))
+                runner = ServiceRunner(service, listeners, drain, failure, manager)
+                await runner.run(_with_deadline(signals, drain))
         _log.info("ended")
 
 
@@ -220,6 +232,7 @@ class ServiceRunner:
         listeners: HTTP listeners; events arrive at the first.
         drain: maximum time for which a drain waits for running work.
         failure: fatal errors of requests.
+        manager: service manager that started this process.
     """
 
     def __init__(
@@ -228,8 +241,9 @@ class ServiceRunner:
         listeners: Sequence[HttpListener],
         drain: timedelta,
         failure: FatalErrorReport,
+        manager: ServiceManager = NO_MANAGER,
     ) -> None:
-        self._service, self._drain, self._failure = service, drain, failure
+        self._service, self._drain, self._failure, self._manager = service, drain, failure, manager
         self._stop = anyio.Event()
         self._give_up_at = math.inf
         most = limits.connections_per_listener(len(listeners))
@@ -261,6 +275,7 @@ class ServiceRunner:
                 tasks.start_soon(task)
             tasks.start_soon(self._request_first_sweeps)
             tasks.start_soon(self._become_ready)
+            tasks.start_soon(self._manager.keep_alive)
             async with anyio.create_task_group() as serving:
                 for server, listener in self._servers:
                     serving.start_soon(self._listen, server, listener)
@@ -281,6 +296,9 @@ class ServiceRunner:
                 os._exit(FAILED)
             _log.info("draining", signal=number.name, seconds=self._drain.total_seconds())
             self._give_up_at = anyio.current_time() + self._drain.total_seconds()
+            seconds = self._drain.total_seconds()
+            longest = self._drain + timedelta(seconds=SHUTDOWN_TIMEOUT)
+            self._manager.stopping(f"draining for at most {seconds:g} s after {number.name}", longest)
             self._service.readiness.drain()
             for server, _ in self._servers:
                 server.drain()
@@ -296,6 +314,7 @@ class ServiceRunner:
             await server.up.wait()
         _tune_interpreter()
         self._service.readiness.clear_reason(wiring.STARTING)
+        self._manager.ready("ready")
         _log.info("ready")
 
     async def _request_first_sweeps(self) -> None:
@@ -324,9 +343,21 @@ def _tune_interpreter() -> None:
 
 
 def log_start(
-    settings: Settings, listener: socket.socket, roles: frozenset[Role] = ALL_ROLES, file: Path | None = None
+    settings: Settings,
+    listener: socket.socket,
+    roles: frozenset[Role] = ALL_ROLES,
+    file: Path | None = None,
+    container: str | None = None,
 ) -> None:
-    """Log what starts, and warn of settings that may be mistakes."""
+    """Log what starts, and warn of settings that may be mistakes.
+
+    Args:
+        settings: all settings.
+        listener: bound socket of the listener.
+        roles: roles of this process.
+        file: the configuration file.
+        container: the sign of a container with its own network; None outside one.
+    """
     port = listener.getsockname()[1]
     address = _authority(settings.listener.host)
     scheme = settings.listener.scheme
@@ -334,6 +365,8 @@ def log_start(
         _log.warning("without TLS: tokens travel in clear text unless a proxy with TLS is in front", remedy=_TLS)
     if all(one.scheme is AuthScheme.NONE for one in settings.senders.values()):
         _log.warning("no token is configured: listening on loopback only")
+    for setting in loopback_hosts(settings, roles) if container else ():
+        _log.warning(UNREACHABLE, setting=setting, container=container, remedy=reachable_remedy(setting))
     if settings.lacks_stores:
         _log.warning("no store is configured: no table can be published", remedy="set [stores.NAME] prefix")
     for name, meant in mistaken_variables():

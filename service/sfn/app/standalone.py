@@ -26,6 +26,7 @@ from sfn.errors import SfnError
 from sfn.facade.app import FACADE_PATH, FacadeApplication, StandaloneProbes, mount_facade
 from sfn.http.secrets import PartyTokens, WatchedTokenFile, bearer_token, index_of_presented
 from sfn.http.server import Certificate, HttpServer, listening_socket
+from sfn.settings.environment import UNREACHABLE, isolated_container, reachable_remedy
 from sfn.settings.sections import is_loopback
 from sfn.telemetry import logs
 from sfn.telemetry.logs import Level
@@ -115,11 +116,13 @@ async def _serve(folders: FacadeFolders, address: StandaloneListener) -> None:
 
 def _log_listening(address: StandaloneListener, port: int, roots: Sequence[str]) -> None:
     """Log the address, and warn of options that may be mistakes."""
-    if not is_loopback(address.host):
-        if address.token_file is None:
-            _log.warning("no token is configured: everyone who reaches the facade may read", remedy="set --token-file")
-        elif address.certificate is None:
-            _log.warning("without TLS: tokens travel in clear text unless a proxy with TLS is in front")
+    if is_loopback(address.host):
+        if container := isolated_container():
+            _log.warning(UNREACHABLE, container=container, remedy=reachable_remedy("--host"))
+    elif address.token_file is None:
+        _log.warning("no token is configured: everyone who reaches the facade may read", remedy="set --token-file")
+    elif address.certificate is None:
+        _log.warning("without TLS: tokens travel in clear text unless a proxy with TLS is in front")
     host = f"[{address.host}]" if ":" in address.host and not address.host.startswith("[") else address.host
     _log.info("listening", url=f"{address.scheme}://{host}:{port}{FACADE_PATH}", port=port, roots=list(roots))
 

@@ -9,6 +9,7 @@ import shutil
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -32,7 +33,8 @@ from sfn.gateway.upstream import is_readable, is_same_address, signer_addresses
 from sfn.http.secrets import AuthScheme, describe_weakness, read_secrets
 from sfn.http.server import Certificate, listening_socket
 from sfn.mounts import LOCAL_LOCKS_PROBLEM, LOCAL_LOCKS_REMEDY, mount_of, mounts
-from sfn.settings.root import Settings
+from sfn.settings.environment import UNREACHABLE, loopback_hosts, reachable_remedy
+from sfn.settings.root import Role, Settings
 from sfn.settings.sections import SenderSettings, is_loopback
 from sfn.sfnfile.locations import is_below, scheme_of
 from sfn.sfnfile.naming import FileLayout
@@ -457,6 +459,18 @@ def listener_findings(settings: Settings, *, is_running: bool) -> Iterator[Check
         remedy = "set listener.tls_certificate_file and tls_key_file, or put a proxy with TLS before it"
         text = f"{listener.host} is reachable from other machines, and the listener speaks plain HTTP"
         yield warning_finding(where, text, remedy)
+
+
+def container_findings(settings: Settings, roles: AbstractSet[Role], container: str | None) -> Iterator[CheckFinding]:
+    """Yield a warning for each loopback address that nothing outside the container reaches.
+
+    Args:
+        settings: the configuration.
+        roles: the roles of the process.
+        container: the sign of a container with its own network; None outside one.
+    """
+    for setting in loopback_hosts(settings, roles) if container else ():
+        yield warning_finding(setting, f"{UNREACHABLE} (found {container})", reachable_remedy(setting))
 
 
 def address_finding(where: str, host: str, port: int) -> CheckFinding:

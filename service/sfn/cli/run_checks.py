@@ -21,6 +21,7 @@ from sfn.cli.check_catalogs import CatalogCheck, Lag, assumed_lag, is_local_host
 from sfn.cli.check_config import (
     CheckFinding,
     advertised_findings,
+    container_findings,
     error_finding,
     file_limit_findings,
     gateway_findings,
@@ -34,6 +35,7 @@ from sfn.cli.check_config import (
 )
 from sfn.clock import SystemClock
 from sfn.errors import SfnError
+from sfn.settings.environment import isolated_container
 from sfn.settings.root import ALL_ROLES, Role, Settings, pull_origin_name
 from sfn.settings.sections import PullSettings
 from sfn.storage import ObjectStore, PrefixRouter
@@ -177,6 +179,8 @@ async def _listener_findings(
 ) -> AsyncIterator[CheckFinding]:
     """Yield findings about the addresses, and about the parts that the roles select."""
     for finding in listener_findings(settings, is_running=is_running):
+        yield finding
+    for finding in container_findings(settings, roles, isolated_container()):
         yield finding
     if Role.GATEWAY in roles:
         for finding in gateway_findings(settings, is_running=is_running):

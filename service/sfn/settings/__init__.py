@@ -225,16 +225,6 @@ def mistaken_variables(environ: Mapping[str, str] | None = None) -> list[tuple[s
     return near_misses(os.environ if environ is None else environ, known)
 
 
-_TRACE_ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-
-
-def names_trace_collector(environ: Mapping[str, str] | None = None) -> bool:
-    """Return True if OpenTelemetry's standard variables name a collector, and do not switch traces off."""
-    environ = os.environ if environ is None else environ
-    is_off = environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or environ.get("OTEL_TRACES_EXPORTER") == "none"
-    return not is_off and any(environ.get(name) for name in _TRACE_ENDPOINTS)
-
-
 def load(path: Path | None, environ: Mapping[str, str] | None = None) -> Settings:
     """Load all settings from the file and the environment, and check that they fit together.
 
