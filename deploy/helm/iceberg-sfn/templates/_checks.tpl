@@ -23,6 +23,13 @@ config.senders is empty. The listener then accepts connections on loopback only,
 {{- end }}
 {{- include "iceberg-sfn.configProblems" . }}
 {{- end }}
+{{- range $where, $labels := dict "commonLabels" .Values.commonLabels "podLabels" .Values.podLabels }}
+{{- range list "name" "instance" "component" }}
+{{- if hasKey $labels (printf "app.kubernetes.io/%s" .) }}
+{{ $where }} has app.kubernetes.io/{{ . }}, which the chart sets. Remove it.
+{{- end }}
+{{- end }}
+{{- end }}
 {{- include "iceberg-sfn.replicaProblems" . }}
 {{- include "iceberg-sfn.budgetProblems" . }}
 {{- include "iceberg-sfn.networkProblems" . }}
@@ -41,6 +48,11 @@ replicaCount is {{ int .Values.replicaCount }}, but the inbox is SQLite, which o
 deployments is set, but the inbox is SQLite, which one process can use. Remove deployments, or set config.inbox.url to postgresql://….
 {{- end }}
 {{- else if .Values.deployments }}
+{{- range $name, $_ := .Values.deployments }}
+{{- if not (regexMatch "^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$" $name) }}
+deployments.{{ $name }} has a wrong name. Use lower-case letters, digits and -, at most 20 characters.
+{{- end }}
+{{- end }}
 {{- $roles := list }}
 {{- range .Values.deployments }}{{ $roles = concat $roles .roles }}{{ end }}
 {{- if not (has "worker" $roles) }}
