@@ -112,7 +112,9 @@ class Chart:
         """Run `helm lint --strict`."""
         return self.run("lint", "--strict", CHART, *arguments)
 
-    def template(self, name: str, values: Mapping[str, Any], release: str = RELEASE) -> subprocess.CompletedProcess[str]:
+    def template(
+        self, name: str, values: Mapping[str, Any], release: str = RELEASE
+    ) -> subprocess.CompletedProcess[str]:
         """Run `helm template`.
 
         Args:
@@ -120,7 +122,7 @@ class Chart:
             values: more values, by path, such as `image.tag`. None removes a value.
             release: name of the release.
         """
-        files = ["--values", CHART / "ci" / f"{name}-values.yaml"] if name else []
+        files: list[str | Path] = ["--values", CHART / "ci" / f"{name}-values.yaml"] if name else []
         more = [part for path, value in values.items() for part in ("--set-json", f"{path}={json.dumps(value)}")]
         return self.run("template", release, CHART, "--namespace", NAMESPACE, *files, *more)
 

@@ -11,7 +11,10 @@ from tests.support.programs import IS_CI, SURROUNDINGS, installed
 
 
 def tool(name: str) -> Path:
-    """Return a program: from the variable `SFN_NAME`, else from `PATH`. Without it skip the test; with CI=true fail it."""
+    """Return a program, named by the variable `SFN_NAME`, or in `PATH`.
+
+    Without the program the test is skipped; with CI=true it fails.
+    """
     variable = f"SFN_{name.upper().replace('-', '_')}"
     path = SURROUNDINGS.get(variable) or installed(name)
     if path and Path(path).exists():
@@ -23,7 +26,10 @@ def tool(name: str) -> Path:
 
 
 def folder(variable: str) -> Path:
-    """Return the folder that a variable names. Without it skip the test; with CI=true fail it."""
+    """Return the folder that a variable names.
+
+    Without the folder the test is skipped; with CI=true it fails.
+    """
     path = SURROUNDINGS.get(variable)
     if path and Path(path).is_dir():
         return Path(path)

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from sfn.settings.types import parse_duration
-from tests.kit.chart import RELEASE, VALUE_SETS, Chart, Manifest, Rendered, container, paths_of_files, selects
+from tests.kit.chart import RELEASE, VALUE_SETS, Chart, Manifest, container, paths_of_files, selects
 from tests.kit.conftest import folder, tool
-from tests.pages.helm_chart import rule_files
+from tests.pages.helm_chart import CHART, rule_files
 
 OLDEST, NEWEST = "1.30", "1.37.0"
 """Versions of Kubernetes that manifests are validated for."""
@@ -51,7 +51,9 @@ def test_manifests_are_valid_for_the_oldest_kubernetes(manifests: Mapping[str, P
 @every_set
 def test_manifests_are_valid_for_the_newest_kubernetes(manifests: Mapping[str, Path], name: str) -> None:
     program, schemas = tool("kubeconform"), folder("SFN_KUBERNETES_SCHEMAS")
-    location = f"{schemas}/v{{{{.NormalizedKubernetesVersion}}}}-local-strict/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
+    location = (
+        f"{schemas}/v{{{{.NormalizedKubernetesVersion}}}}-local-strict/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
+    )
     version = ("-kubernetes-version", NEWEST)
     found = validated(program, "-strict", *version, "-schema-location", location, "-skip", OWN_KINDS, manifests[name])
     assert found == ""
@@ -61,9 +63,7 @@ def test_manifests_are_valid_for_the_newest_kubernetes(manifests: Mapping[str, P
     ("tool_name", "kind"),
     [("kubectl-validate", "Deployment"), ("kubectl-validate", "ServiceMonitor"), ("kubeconform", "Deployment")],
 )
-def test_validators_find_a_wrong_type(
-    manifests: Mapping[str, Path], tmp_path: Path, tool_name: str, kind: str
-) -> None:
+def test_validators_find_a_wrong_type(manifests: Mapping[str, Path], tmp_path: Path, tool_name: str, kind: str) -> None:
     wrong = {"Deployment": ("replicas: 2", "replicas: two"), "ServiceMonitor": ("port: metrics", "port: [metrics]")}
     text, file = manifests["everything"].read_text(), tmp_path / "wrong.yaml"
     file.write_text(text.replace(*wrong[kind]))
@@ -406,8 +406,6 @@ def inbox_of(pod: Manifest) -> Manifest:
 
 def notes_of(chart: Chart, name: str) -> str:
     """Return the notes that Helm prints after an installation."""
-    from tests.pages.helm_chart import CHART
-
     values = CHART / "ci" / f"{name}-values.yaml"
     done = chart.run("install", RELEASE, CHART, "--namespace", "data", "--dry-run=client", "--values", values)
     assert done.returncode == 0, done.stderr

@@ -13,7 +13,17 @@ import yaml
 
 from sfn.settings.root import Role
 from sfn.settings.types import parse_duration
-from tests.pages.helm_chart import CHART, RULES, SCHEMA, VALUES, Generated, generated_files, rule_files, values, values_page
+from tests.pages.helm_chart import (
+    CHART,
+    RULES,
+    SCHEMA,
+    VALUES,
+    Generated,
+    generated_files,
+    rule_files,
+    values,
+    values_page,
+)
 from tests.support.deployment import IMAGE, PROJECT
 
 ABOUT: Final = yaml.safe_load((CHART / "Chart.yaml").read_text())
@@ -58,7 +68,11 @@ def test_every_value_is_on_the_page_and_each_value_of_the_page_exists() -> None:
 def test_schema_has_exactly_the_values_of_the_chart() -> None:
     schema = json.loads(SCHEMA.read_text())
     known = set(_names(schema, schema["definitions"], ""))
-    listed = {value.name for value in values() if not value.name.startswith("config.") and value.name.partition(".")[0] not in OPEN}
+    listed = {
+        value.name
+        for value in values()
+        if not value.name.startswith("config.") and value.name.partition(".")[0] not in OPEN
+    }
     probes = {name for name in known if name.rpartition(".")[2] in OPTIONAL_FOR_PROBES}
     assert known - FOR_PARENT_CHARTS - probes - OPEN == listed - OPEN
 
@@ -77,7 +91,11 @@ def _names(schema: Mapping[str, Any], definitions: Mapping[str, Any], above: str
 def test_objects_of_the_schema_refuse_unknown_keys() -> None:
     def open_objects(schema: object, path: str) -> Iterator[str]:
         if isinstance(schema, dict):
-            if schema.get("type") == "object" and "properties" in schema and schema["additionalProperties"] is not False:
+            if (
+                schema.get("type") == "object"
+                and "properties" in schema
+                and schema["additionalProperties"] is not False
+            ):
                 yield path
             for key, value in schema.items():
                 yield from open_objects(value, f"{path}/{key}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -71,7 +72,7 @@ def test_pods_have_the_ports_of_the_loaded_settings(chart: Chart, name: str, tmp
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("a \"quoted\" text with \\ and é & < >", "a \"quoted\" text with \\ and é & < >"),
+        ('a "quoted" text with \\ and é & < >', 'a "quoted" text with \\ and é & < >'),
         (["a", "b.**"], ("a", "b.**")),
         (["x" * 3_000], ("x" * 3_000,)),
     ],
@@ -97,7 +98,9 @@ def test_service_answers_the_probes_with_the_rendered_configuration(
     more = {f"config.listener.{key}": path for key, path in TLS.items()} if tls else {}
     # Nothing listens at the catalog's port: the listener waits for the catalog, and is ready all the same.
     closed = {"config.catalogs.prod.uri": "http://127.0.0.1:1"}
-    rendered = chart.render("minimal-sqlite", {"config.listener.port": port, "secrets": ["sfn-tokens", "tls"], **more, **closed})
+    rendered = chart.render(
+        "minimal-sqlite", {"config.listener.port": port, "secrets": ["sfn-tokens", "tls"], **more, **closed}
+    )
     (pod,) = rendered.pods
     (tmp_path / "inbox").mkdir()
     write_secrets(tmp_path)
@@ -117,8 +120,7 @@ def test_service_answers_the_probes_with_the_rendered_configuration(
     try:
         for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
             url = probe_url(pod, kind)
-            wait_for(lambda url=url: succeeds(url) or process.poll() is not None, f"{url} to answer", PATIENCE, 0.05)
-            assert process.poll() is None, log.read_text()
+            wait_for(partial(has_answered, url, process), f"an answer of {url}", PATIENCE, 0.05)
             assert succeeds(url), log.read_text()
         process.terminate()
         assert process.wait(pod["spec"]["terminationGracePeriodSeconds"]) == 0
@@ -130,7 +132,11 @@ def test_service_answers_the_probes_with_the_rendered_configuration(
 def write_secrets(folder: Path) -> None:
     """Write the files of the Secrets that the values name."""
     pair = Authority().sign()
-    for path, content in (("sfn-tokens/etl", b"a-token-of-a-sender"), ("tls/tls.crt", pair.chain), ("tls/tls.key", pair.key)):
+    for path, content in (
+        ("sfn-tokens/etl", b"a-token-of-a-sender"),
+        ("tls/tls.crt", pair.chain),
+        ("tls/tls.key", pair.key),
+    ):
         file = folder / "secrets" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
@@ -141,6 +147,11 @@ def probe_url(pod: Manifest, kind: str) -> str:
     asked = container(pod)[kind]["httpGet"]
     ports = {one["name"]: one["containerPort"] for one in container(pod)["ports"]}
     return f"{asked['scheme'].lower()}://127.0.0.1:{ports[asked['port']]}{asked['path']}"
+
+
+def has_answered(url: str, process: subprocess.Popen[bytes]) -> bool:
+    """Return whether a probe succeeds, or the process ended, so that none can."""
+    return succeeds(url) or process.poll() is not None
 
 
 def succeeds(url: str) -> bool:

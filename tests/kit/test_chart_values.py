@@ -9,6 +9,7 @@ import pytest
 
 from tests.kit.chart import VALUE_SETS, Chart
 from tests.pages import keys, type_in_words
+from tests.pages.helm_chart import CHART
 
 SQLITE, POSTGRESQL, ROLES, EVERYTHING, OWN_CONFIG = (
     "minimal-sqlite",
@@ -25,7 +26,11 @@ REFUSED: Final[list[tuple[str, Mapping[str, Any], str]]] = [
     (SQLITE, {"replicaCount": 2}, "replicaCount is 2, but the inbox is SQLite"),
     (OWN_CONFIG, {"replicaCount": 2}, "replicaCount is 2, but the inbox is SQLite"),
     (SQLITE, {"deployments.all.roles": ["worker"]}, "deployments is set, but the inbox is SQLite"),
-    (ROLES, {"deployments": {"front": {"roles": ["receiver", "gateway", "facade"]}}}, "no entry of deployments has the role worker"),
+    (
+        ROLES,
+        {"deployments": {"front": {"roles": ["receiver", "gateway", "facade"]}}},
+        "no entry of deployments has the role worker",
+    ),
     (ROLES, {"replicaCount": 2}, "replicaCount and deployments are both set"),
     (ROLES, {"deployments.worker.roles": ["reader"]}, "value must be one of 'receiver', 'worker'"),
     (ROLES, {"deployments.Worker.roles": ["worker"]}, "deployments.Worker has a wrong name"),
@@ -47,7 +52,11 @@ REFUSED: Final[list[tuple[str, Mapping[str, Any], str]]] = [
     (ROLES, {"config.gateway.prod.port": 8085}, "config.gateway.prod.port is used twice"),
     (POSTGRESQL, {"config.inbox.url": "postgresql://sfn:hunter2@db/sfn"}, "config.inbox.url has a password"),
     (SQLITE, {"config.senders.etl.secrets": {"a": "b"}}, "set config.senders.etl.secrets_file"),
-    (SQLITE, {"config.catalogs.prod.uri": "https://me:it@catalog"}, "config.catalogs.prod.uri has a user or a password"),
+    (
+        SQLITE,
+        {"config.catalogs.prod.uri": "https://me:it@catalog"},
+        "config.catalogs.prod.uri has a user or a password",
+    ),
     (SQLITE, {"config.catalogs.prod.headers": {"Authorization": "x"}}, "named SFN_CATALOGS__PROD__HEADERS"),
     (SQLITE, {"config.catalogs.prod.properties": {"uri": "db://me:it@h/d"}}, "named SFN_CATALOGS__PROD__PROPERTIES"),
     (SQLITE, {"extraEnv": [{"name": "SFN_ADMIN__TOKEN", "value": "x"}]}, "extraEnv has the value of SFN_ADMIN__TOKEN"),
@@ -67,7 +76,11 @@ REFUSED: Final[list[tuple[str, Mapping[str, Any], str]]] = [
     (EVERYTHING, {"config.facade": {}}, "ingress.expose has facade, but config.facade.token_file is not set"),
     (EVERYTHING, {"config.admin": {}}, "ingress.expose has admin, but config.admin.token_file is not set"),
     (ROLES, {"httpRoute.parentRefs": []}, "httpRoute.parentRefs is empty"),
-    (ROLES, {"deployments": {"all": {"roles": ["receiver", "gateway", "worker"]}}}, "httpRoute.expose has facade, but no entry of deployments has this role"),
+    (
+        ROLES,
+        {"deployments": {"all": {"roles": ["receiver", "gateway", "worker"]}}},
+        "httpRoute.expose has facade, but no entry of deployments has this role",
+    ),
     (EVERYTHING, {"serviceMonitor.tlsConfig": None}, "serviceMonitor.tlsConfig is empty"),
     (EVERYTHING, {"config.telemetry.metrics_token_file": "/t"}, "serviceMonitor.bearerTokenSecret is not set"),
     (SQLITE, {"imagee.tag": "1"}, "additional properties 'imagee' not allowed"),
@@ -86,7 +99,9 @@ def test_all_problems_are_reported_at_once(chart: Chart) -> None:
     assert message.count("\n- ") == 3
 
 
-SECRET_KEYS: Final = [name for _, name, field in keys() if type_in_words(field.annotation, field.metadata) == "Secret string"]
+SECRET_KEYS: Final = [
+    name for _, name, field in keys() if type_in_words(field.annotation, field.metadata) == "Secret string"
+]
 
 
 @pytest.mark.parametrize("name", SECRET_KEYS)
@@ -97,15 +112,15 @@ def test_every_secret_setting_is_refused_in_the_values(chart: Chart, name: str) 
     assert "hunter2" not in message
 
 
-@pytest.mark.parametrize("value", [{"global": {"region": "eu"}}, {"enabled": True}, {"podSecurityContext.runAsUser": None}])
+@pytest.mark.parametrize(
+    "value", [{"global": {"region": "eu"}}, {"enabled": True}, {"podSecurityContext.runAsUser": None}]
+)
 def test_values_of_parent_charts_and_of_openshift_are_accepted(chart: Chart, value: Mapping[str, Any]) -> None:
     chart.render(SQLITE, value)
 
 
 @pytest.mark.parametrize("name", VALUE_SETS)
 def test_chart_and_each_value_set_pass_the_linter(chart: Chart, name: str) -> None:
-    from tests.pages.helm_chart import CHART
-
     done = chart.lint("--values", CHART / "ci" / f"{name}-values.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
 

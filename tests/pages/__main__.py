@@ -6,5 +6,7 @@ from tests.pages import pages
 from tests.pages.helm_chart import generated_files, values_page
 
 if __name__ == "__main__":
-    for file in (*pages(), values_page(), *generated_files()):
+    for page in (*pages(), values_page()):
+        page.write()
+    for file in generated_files():
         file.write()

@@ -1,7 +1,8 @@
 """Files of the Helm chart that are generated, and the reference of its values.
 
-`docs/reference/helm-values.md` comes from the comments in `values.yaml`. In `values.schema.json`, `properties.config` comes from the
-settings model. `files/prometheus` has copies of `deploy/prometheus`, because a chart reads no files outside its folder.
+`docs/reference/helm-values.md` comes from the comments in `values.yaml`. In `values.schema.json`, `properties.config`
+comes from the settings model. `files/prometheus` has copies of `deploy/prometheus`, because a chart reads no files
+outside its folder.
 
 `python -m tests.pages` writes all of them; `tests/kit/test_chart_files.py` compares them.
 """
@@ -155,12 +156,19 @@ _TYPES: Final[Mapping[str, Mapping[str, Any]]] = {
     "URL": {"type": "string", "pattern": "^https?://"},
     "Path of a file": {"type": "string", "minLength": 1},
     # A number needs a unit, except for 0.
-    "Duration": {"type": ["string", "integer"], "pattern": "^(0|off|[0-9.]+ ?(ms|s|m|h|d))$", "minimum": 0, "maximum": 0},
+    "Duration": {
+        "type": ["string", "integer"],
+        "pattern": "^(0|off|[0-9.]+ ?(ms|s|m|h|d))$",
+        "minimum": 0,
+        "maximum": 0,
+    },
     "Size": {"type": "string", "pattern": "^[0-9.]+ ?(B|KiB|MiB|GiB|kB|MB|GB)$"},
     "Array of strings": {"type": "array", "items": {"type": "string"}},
     "Table of strings": {"type": "object", "additionalProperties": {"type": "string"}},
 }
-_BOUNDS: Final = re.compile(r"Integer(?:, (?:at least (?P<least>\d+)|at most (?P<most>\d+)|from (?P<low>\d+) to (?P<high>\d+)))?")
+_BOUNDS: Final = re.compile(
+    r"Integer(?:, (?:at least (?P<least>\d+)|at most (?P<most>\d+)|from (?P<low>\d+) to (?P<high>\d+)))?"
+)
 
 
 def _type_schema(words: str) -> Mapping[str, Any]:
