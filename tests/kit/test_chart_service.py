@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import socket
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -17,11 +20,13 @@ from sfn.settings import load
 from sfn.settings.root import Settings, check_roles, parse_roles
 from tests.kit.chart import VALUE_SETS, Chart, Manifest, Rendered, container
 from tests.support.certificates import Authority
+from tests.support.pages import ROOT
 from tests.support.processes import wait_for
 from tests.support.programs import SURROUNDINGS
 
 IN_VALUES: Final = [name for name in VALUE_SETS if name != "s3-irsa"]
 """Value sets with the configuration in the values; the other one has it in a Secret."""
+PAGE: Final = ROOT / "docs" / "get-started" / "kubernetes.md"
 PATIENCE: Final = 60.0
 TLS: Final = {"tls_certificate_file": "/etc/sfn/secrets/tls/tls.crt", "tls_key_file": "/etc/sfn/secrets/tls/tls.key"}
 
@@ -122,11 +127,22 @@ def test_service_answers_the_probes_with_the_rendered_configuration(
             url = probe_url(pod, kind)
             wait_for(partial(has_answered, url, process), f"an answer of {url}", PATIENCE, 0.05)
             assert succeeds(url), log.read_text()
+        back_up(tmp_path)
         process.terminate()
         assert process.wait(pod["spec"]["terminationGracePeriodSeconds"]) == 0
     finally:
         process.kill()
         process.wait()
+
+
+def back_up(folder: Path) -> None:
+    """Run the command of the page that copies the inbox of a running listener."""
+    (code,) = re.findall(r"-- python -c '(import sqlite3.*)'$", PAGE.read_text(), re.MULTILINE)
+    code = code.replace("/tmp/", f"{folder}/")  # noqa: S108 - the container's
+    code = code.replace("/var/lib/sfn/", f"{folder}/inbox/")
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)
+    with closing(sqlite3.connect(folder / "inbox.db")) as copy:
+        assert copy.execute("SELECT count(*) FROM sqlite_master").fetchone() > (0,)
 
 
 def write_secrets(folder: Path) -> None:
