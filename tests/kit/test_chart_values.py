@@ -83,6 +83,7 @@ REFUSED: Final[list[tuple[str, Mapping[str, Any], str]]] = [
     ),
     (EVERYTHING, {"serviceMonitor.tlsConfig": None}, "serviceMonitor.tlsConfig is empty"),
     (EVERYTHING, {"config.telemetry.metrics_token_file": "/t"}, "serviceMonitor.bearerTokenSecret is not set"),
+    (SQLITE, {"prometheusRule.disabled": ["Absent"]}, "prometheusRule.disabled has Absent, which is no alert"),
     (SQLITE, {"imagee.tag": "1"}, "additional properties 'imagee' not allowed"),
     (SQLITE, {"podLabels": {"app.kubernetes.io/name": "x"}}, "podLabels has app.kubernetes.io/name"),
     (SQLITE, {"fullnameOverride": "a" * 43}, "'/fullnameOverride'"),

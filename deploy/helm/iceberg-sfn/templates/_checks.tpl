@@ -230,6 +230,15 @@ httpRoute.parentRefs is empty. Name a Gateway.
 {{- end }}
 {{- end }}
 {{- end }}
+{{- $alerts := list }}
+{{- range $path, $_ := .Files.Glob "files/prometheus/*.yml" }}
+{{- range ($.Files.Get $path | fromYaml).groups }}{{ range .rules }}{{ $alerts = append $alerts (default "" .alert) }}{{ end }}{{ end }}
+{{- end }}
+{{- range .Values.prometheusRule.disabled }}
+{{- if not (has . $alerts) }}
+prometheusRule.disabled has {{ . }}, which is no alert of this chart.
+{{- end }}
+{{- end }}
 {{- if .Values.serviceMonitor.enabled }}
 {{- if and (include "iceberg-sfn.tls" .) (not .Values.serviceMonitor.tlsConfig) }}
 serviceMonitor.tlsConfig is empty, but the listener has TLS. Set ca and serverName, or insecureSkipVerify: true.
