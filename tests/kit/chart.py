@@ -99,9 +99,15 @@ def paths_of_files(table: Mapping[str, Any]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """The chart, and a Helm that renders it."""
+    """The chart, and a Helm that renders it.
+
+    Attributes:
+        helm: the program.
+        folder: with the chart, or with a copy of it.
+    """
 
     helm: Path
+    folder: Path = CHART
     _rendered: dict[str, Rendered] = field(default_factory=dict)
 
     def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -110,7 +116,7 @@ class Chart:
 
     def lint(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """Run `helm lint --strict`."""
-        return self.run("lint", "--strict", CHART, *arguments)
+        return self.run("lint", "--strict", self.folder, *arguments)
 
     def template(
         self, name: str, values: Mapping[str, Any], release: str = RELEASE
@@ -124,7 +130,7 @@ class Chart:
         """
         files: list[str | Path] = ["--values", CHART / "ci" / f"{name}-values.yaml"] if name else []
         more = [part for path, value in values.items() for part in ("--set-json", f"{path}={json.dumps(value)}")]
-        return self.run("template", release, CHART, "--namespace", NAMESPACE, *files, *more)
+        return self.run("template", release, self.folder, "--namespace", NAMESPACE, *files, *more)
 
     def render(self, name: str, values: Mapping[str, Any] | None = None, release: str = RELEASE) -> Rendered:
         """Return what `template` renders, which must succeed."""

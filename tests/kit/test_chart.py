@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -227,6 +228,40 @@ def test_prometheus_rule_has_all_alerts_but_those_that_are_disabled(chart: Chart
     assert alerts - rendered == set(values_of("everything")["prometheusRule"]["disabled"]) != set()
     whole = chart.render("everything", {"prometheusRule.disabled": []}).the("PrometheusRule")
     assert whole["spec"]["groups"] == groups
+
+
+def copied(chart: Chart, place: Path, name: str, text: str) -> Chart:
+    """Return a copy of the chart with one more file."""
+    copy = place / "chart"
+    shutil.copytree(CHART, copy)
+    (copy / name).parent.mkdir(exist_ok=True)
+    (copy / name).write_text(text)
+    return Chart(chart.helm, copy)
+
+
+def test_links_to_runbooks_get_the_address_of_the_repository(chart: Chart, tmp_path: Path) -> None:
+    rules = [
+        {"alert": "A", "expr": "up == 0", "annotations": {"runbook_url": "docs/a.md#a"}},
+        {"alert": "B", "expr": "up == 0"},
+        {"record": "c:d:sum", "expr": "sum(up)"},
+    ]
+    group = {"name": "more", "interval": "30s", "rules": rules}
+    more = copied(chart, tmp_path, "files/prometheus/more.yml", yaml.safe_dump({"groups": [group]}))
+    rule = more.render("everything", {"prometheusRule.runbookUrlPrefix": "https://git.example.com/sfn/"}).the(
+        "PrometheusRule"
+    )
+    (found,) = [one for one in rule["spec"]["groups"] if one["name"] == "more"]
+    assert found["interval"] == "30s"
+    assert found["rules"][0]["annotations"]["runbook_url"] == "https://git.example.com/sfn/docs/a.md#a"
+    assert found["rules"][1:] == rules[1:]
+
+
+def test_dashboard_is_in_a_config_map_that_the_sidecar_finds(chart: Chart, tmp_path: Path) -> None:
+    text = '{"title": "{{ instance }}", "panels": []}\n'
+    more = copied(chart, tmp_path, "files/grafana/more.json", text)
+    (made,) = [one for one in more.render("everything").every("ConfigMap") if "more.json" in one["data"]]
+    assert made["data"]["more.json"] == text
+    assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
 
 
 @pytest.mark.parametrize(("name", "kind"), ONE_POD)

@@ -15,7 +15,6 @@ from sfn.settings.root import Role
 from sfn.settings.types import parse_duration
 from tests.pages.helm_chart import (
     CHART,
-    RULES,
     SCHEMA,
     VALUES,
     Generated,
@@ -45,10 +44,10 @@ def test_reference_of_values_is_current() -> None:
     assert page.path.read_text() == page.brought_up_to_date(), "write it: python -m tests.pages"
 
 
-def test_chart_has_every_file_of_rules_and_no_other() -> None:
+def test_chart_has_every_file_of_rules_and_dashboards_and_no_other() -> None:
     assert rule_files()
-    assert {path.name for path in (CHART / "files" / "prometheus").iterdir()} == {path.name for path in rule_files()}
-    assert all(path.is_relative_to(RULES) for path in rule_files())
+    copies = {file.path for file in generated_files()} - {SCHEMA}
+    assert {path for path in (CHART / "files").rglob("*") if path.is_file()} == copies
 
 
 def test_every_value_has_a_comment() -> None:

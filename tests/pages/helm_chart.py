@@ -1,8 +1,8 @@
 """Files of the Helm chart that are generated, and the reference of its values.
 
 `docs/reference/helm-values.md` comes from the comments in `values.yaml`. In `values.schema.json`, `properties.config`
-comes from the settings model. `files/prometheus` has copies of `deploy/prometheus`, because a chart reads no files
-outside its folder.
+comes from the settings model. `files` has copies from `deploy/prometheus` and `deploy/grafana`, because a chart reads
+no files outside its folder.
 
 `python -m tests.pages` writes all of them; `tests/kit/test_chart_files.py` compares them.
 """
@@ -25,6 +25,7 @@ from tests.support.pages import ROOT, Shown
 CHART: Final = ROOT / "deploy" / "helm" / "iceberg-sfn"
 VALUES: Final = CHART / "values.yaml"
 SCHEMA: Final = CHART / "values.schema.json"
+DASHBOARDS: Final = ROOT / "deploy" / "grafana"
 RULES: Final = ROOT / "deploy" / "prometheus"
 _SECTION: Final = re.compile(r"^# ---- (.+) ----$", re.MULTILINE)
 
@@ -38,6 +39,7 @@ class Generated:
 
     def write(self) -> None:
         """Write the file."""
+        self.path.parent.mkdir(exist_ok=True)
         self.path.write_text(self.text)
 
 
@@ -59,9 +61,16 @@ class Value:
 
 
 def generated_files() -> list[Generated]:
-    """Return the schema of the values, and a copy of each file of Prometheus rules."""
-    copies = [Generated(CHART / "files" / "prometheus" / path.name, path.read_text()) for path in rule_files()]
-    return [Generated(SCHEMA, schema_text()), *copies]
+    """Return the schema of the values, and copies of the rules for Prometheus and of the dashboards for Grafana."""
+    sources = {"prometheus": rule_files(), "grafana": sorted(DASHBOARDS.glob("*.json"))}
+    return [
+        Generated(SCHEMA, schema_text()),
+        *(
+            Generated(CHART / "files" / name / path.name, path.read_text())
+            for name in sources
+            for path in sources[name]
+        ),
+    ]
 
 
 def rule_files() -> list[Path]:
@@ -103,7 +112,7 @@ def schema_text() -> str:
 def _walk(node: yaml.MappingNode, above: str, lines: list[str]) -> Iterator[Value]:
     for key, value in node.value:
         name, line = f"{above}{key.value}", key.start_mark.line
-        is_group = isinstance(value, yaml.MappingNode) and bool(value.value)
+        is_group = isinstance(value, yaml.MappingNode) and not value.flow_style
         default = None if is_group else _default(value, lines)
         yield Value(name, default, _comment(lines, line), line)
         if is_group:
