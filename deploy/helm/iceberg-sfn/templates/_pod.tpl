@@ -162,8 +162,10 @@ spec:
   {{- end }}
   {{- if gt (int $group.replicas) 1 }}
   {{- $selector := include "iceberg-sfn.groupLabels" . | fromYaml }}
+  {{- /* By version, so that old pods do not count while they are replaced. */}}
+  {{- $default := dict "maxSkew" 1 "topologyKey" "kubernetes.io/hostname" "whenUnsatisfiable" "ScheduleAnyway" "matchLabelKeys" (list "pod-template-hash") }}
   topologySpreadConstraints:
-    {{- range default (list (dict "maxSkew" 1 "topologyKey" "kubernetes.io/hostname" "whenUnsatisfiable" "ScheduleAnyway")) $values.topologySpreadConstraints }}
+    {{- range default (list $default) $values.topologySpreadConstraints }}
     - {{- toYaml (merge (deepCopy .) (dict "labelSelector" (dict "matchLabels" $selector))) | nindent 6 }}
     {{- end }}
   {{- end }}
