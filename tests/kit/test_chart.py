@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
+from jsonschema import Draft4Validator
+from referencing import Registry
+from referencing.jsonschema import DRAFT4
 
 from sfn.settings.types import parse_duration
 from tests.kit.chart import RELEASE, VALUE_SETS, Chart, Manifest, container, paths_of_files, selects
@@ -19,8 +24,8 @@ from tests.pages.helm_chart import CHART, rule_files
 
 OLDEST, NEWEST = "1.30", "1.37.0"
 """Versions of Kubernetes that manifests are validated for."""
-OWN_KINDS: Final = "HTTPRoute,PrometheusRule,ServiceMonitor"
-"""Kinds of operators, which no schema of Kubernetes has."""
+KINDS_OF_OPERATORS: Final = {"HTTPRoute", "PrometheusRule", "ServiceMonitor"}
+"""Kinds that no schema of Kubernetes has."""
 ONE_POD: Final = [("minimal-sqlite", "StatefulSet"), ("s3-irsa", "StatefulSet")]
 SEVERAL_PODS: Final = ["postgresql", "roles", "everything"]
 
@@ -49,32 +54,54 @@ def test_manifests_are_valid_for_the_oldest_kubernetes(manifests: Mapping[str, P
     assert validated(program, "--version", OLDEST, "--local-crds", crds, manifests[name]) == ""
 
 
+@cache
+def schema(name: str) -> Any:  # noqa: ANN401 - JSON
+    """Return a schema of the newest Kubernetes."""
+    place = folder("SFN_KUBERNETES_SCHEMAS") / f"v{NEWEST}-local-strict"
+    return json.loads((place / f"{name}.json").read_text())
+
+
+@cache
+def registry() -> Registry[Any]:
+    """Return what the schemas refer to: one file with all definitions, by this name."""
+    definitions = DRAFT4.create_resource(schema("_definitions"))
+    found: Registry[Any] = Registry().with_resource("/api/_definitions.json", definitions)
+    return found
+
+
+def schema_errors(manifest: Manifest) -> list[str]:
+    """Validate a manifest by the schema of its kind. It refuses unknown fields, as `kubectl apply` does."""
+    group, _, version = manifest["apiVersion"].rpartition("/")
+    name = "-".join(part for part in (manifest["kind"].lower(), group.partition(".")[0], version) if part)
+    found = Draft4Validator(schema(name), registry=registry()).iter_errors(manifest)
+    return [f"{manifest['kind']}: {error.json_path}: {error.message}" for error in found]
+
+
 @every_set
-def test_manifests_are_valid_for_the_newest_kubernetes(manifests: Mapping[str, Path], name: str) -> None:
-    program, schemas = tool("kubeconform"), folder("SFN_KUBERNETES_SCHEMAS")
-    location = (
-        f"{schemas}/v{{{{.NormalizedKubernetesVersion}}}}-local-strict/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
-    )
-    version = ("-kubernetes-version", NEWEST)
-    found = validated(program, "-strict", *version, "-schema-location", location, "-skip", OWN_KINDS, manifests[name])
-    assert found == ""
+def test_manifests_are_valid_for_the_newest_kubernetes(chart: Chart, name: str) -> None:
+    own = [one for one in chart.render(name).objects if one["kind"] not in KINDS_OF_OPERATORS]
+    assert [error for manifest in own for error in schema_errors(manifest)] == []
 
 
 @pytest.mark.parametrize(
-    ("tool_name", "kind"),
-    [("kubectl-validate", "Deployment"), ("kubectl-validate", "ServiceMonitor"), ("kubeconform", "Deployment")],
+    ("kind", "right", "wrong"),
+    [
+        ("Deployment", "replicas: 2", "replicas: two"),
+        ("Deployment", "terminationGracePeriodSeconds", "terminationGraceSeconds"),
+        ("ServiceMonitor", "port: metrics", "port: [metrics]"),
+        ("PrometheusRule", "alert: SfnTablesHeld", "alert: 1"),
+        ("HTTPRoute", "type: PathPrefix", "type: Prefix"),
+    ],
 )
-def test_validators_find_a_wrong_type(manifests: Mapping[str, Path], tmp_path: Path, tool_name: str, kind: str) -> None:
-    wrong = {"Deployment": ("replicas: 2", "replicas: two"), "ServiceMonitor": ("port: metrics", "port: [metrics]")}
-    text, file = manifests["everything"].read_text(), tmp_path / "wrong.yaml"
-    file.write_text(text.replace(*wrong[kind]))
+def test_validators_find_wrong_fields(chart: Chart, tmp_path: Path, kind: str, right: str, wrong: str) -> None:
+    text, file = chart.render("roles" if kind == "HTTPRoute" else "everything").text, tmp_path / "wrong.yaml"
+    file.write_text(text.replace(right, wrong))
     assert file.read_text() != text
-    if tool_name == "kubeconform":
-        test = test_manifests_are_valid_for_the_newest_kubernetes
-    else:
-        test = test_manifests_are_valid_for_the_oldest_kubernetes
-    with pytest.raises(AssertionError, match=kind):
-        test({"everything": file}, "everything")
+    found = validated(tool("kubectl-validate"), "--version", OLDEST, "--local-crds", folder("SFN_CRDS"), file)
+    assert wrong.partition(":")[0].strip() in found
+    if kind not in KINDS_OF_OPERATORS:
+        (broken,) = [one for one in yaml.safe_load_all(file.read_text()) if one and one["kind"] == kind]
+        assert wrong.partition(":")[0].strip() in "".join(schema_errors(broken))
 
 
 @every_set
