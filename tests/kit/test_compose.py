@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.kit.conftest import tool
 from tests.support.deployment import COMPOSE, PROJECT, ROOT, SERVICES
+from tests.support.programs import tool
 
 FILE: Final = ROOT / "docker-compose.yml"
 VARIABLE: Final = re.compile(r"(?<!\$)\$\{?\w")

@@ -19,9 +19,9 @@ import pytest
 from sfn.settings import load
 from sfn.settings.root import Settings
 from sfn.settings.types import parse_duration
-from tests.kit.conftest import tool
 from tests.support.deployment import DEPLOY
 from tests.support.processes import until
+from tests.support.programs import tool
 from tests.support.service import SFN, Lake, configure, lake, serving
 
 FOLDER: Final = DEPLOY / "systemd"

@@ -78,7 +78,7 @@ def _model_of(section: str, info: FieldInfo) -> tuple[type[BaseModel], str]:
 
 def _setting(name: str, field: FieldInfo) -> str:
     described = field.description or DESCRIPTIONS[name]
-    facts = f"{_kind(field.annotation, field.metadata)}. {_default(field)}. `{_variable(name)}`"
+    facts = f"{type_in_words(field.annotation, field.metadata)}. {_default(field)}. `{_variable(name)}`"
     return f"### `{name}`\n\n{facts}\n\n{described}"
 
 
@@ -87,14 +87,14 @@ def _variable(name: str) -> str:
     return "SFN_" + name.upper().replace(".", "__")
 
 
-def _kind(annotation: Any, metadata: list[Any]) -> str:  # noqa: ANN401 - a type's annotation
+def type_in_words(annotation: Any, metadata: list[Any]) -> str:  # noqa: ANN401 - a type's annotation
     """Return a value's type in words."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in {Union, UnionType}:
-        return _kind(next(one for one in arguments if one is not type(None)), metadata)
+        return type_in_words(next(one for one in arguments if one is not type(None)), metadata)
     if origin is Annotated:
         nested = [one for part in arguments[1:] for one in (part.metadata if isinstance(part, FieldInfo) else [part])]
-        return _kind(arguments[0], [*metadata, *nested])
+        return type_in_words(arguments[0], [*metadata, *nested])
     if origin is Literal:
         return _one_of(arguments)
     if origin is tuple:
@@ -153,7 +153,7 @@ def _written(value: object, field: FieldInfo) -> str:
     if isinstance(value, timedelta):
         return f'"{_duration(value)}"'
     if isinstance(value, int):
-        return f'"{_size(value)}"' if _kind(field.annotation, field.metadata) == "Size" else str(value)
+        return f'"{_size(value)}"' if type_in_words(field.annotation, field.metadata) == "Size" else str(value)
     if isinstance(value, tuple):
         return "[" + ", ".join(f'"{one}"' for one in value) + "]"
     return f'"{value.value if isinstance(value, Enum) else value}"'

@@ -14,6 +14,7 @@ from sfn.errors import SfnError
 SURROUNDINGS = os.environ  # noqa: TID251 - the test run's own
 CACHES = Path(SURROUNDINGS.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "iceberg-sfn"
 CACHE = CACHES / "test-servers-2026.11"
+TOOLS = CACHES / "tools-2026.11"
 TOLD = {name: Path(SURROUNDINGS[name]) for name in ("SFN_JAVA", "SFN_JARS", "XDG_CACHE_HOME") if SURROUNDINGS.get(name)}
 IS_CI = SURROUNDINGS.get("CI") == "true"
 
@@ -50,3 +51,15 @@ def found(name: str, *, cache: Path = CACHE, ci: bool = IS_CI, target: str = "se
     if ci:
         pytest.fail(missing)
     pytest.skip(missing)
+
+
+def tool(name: str) -> Path:
+    """Where a program or a folder is that tests of deployment files use; without it as of `found`.
+
+    It is named by a variable such as `SFN_KUBECTL_VALIDATE`, else fetched by `make tools`, else one of the system.
+    """
+    variable = f"SFN_{name.upper().replace('-', '_')}"
+    env = TOOLS / "env"
+    is_fetched = env.is_file() and f"{variable}=" in env.read_text()
+    own = None if is_fetched or SURROUNDINGS.get(variable) else installed(name)
+    return Path(own) if own else found(variable, cache=TOOLS, target="tools")
