@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -148,10 +148,12 @@ def _listing(root: Path, source: Path) -> str | None:
         return None
     # Nothing in the repository has a longer fence.
     fence, language = "`" * 6, _LANGUAGES.get(source.suffix, "text")
-    return f"# {name}\n\nThis is a file of the repository.\n\n{fence}{language}\n{source.read_text().rstrip()}\n{fence}\n"
+    return (
+        f"# {name}\n\nThis is a file of the repository.\n\n{fence}{language}\n{source.read_text().rstrip()}\n{fence}\n"
+    )
 
 
-def _outside_code(pattern: re.Pattern[str], replace: "re._ReplacementType", text: str) -> str:  # noqa: F821
+def _outside_code(pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str], text: str) -> str:
     """Replace what matches, but not in code."""
     parts, end = [], 0
     for code in _CODE.finditer(text):
