@@ -179,7 +179,8 @@ def _navigation(pages: Mapping[str, Page]) -> dict[str, list[tuple[str, str]]]:
 
 
 def _front_matter(page: Page) -> str:
-    settings = {"title": page.title, "description": page.description}
+    # The title of the first page is the site's.
+    settings = ({} if page.place == INDEX else {"title": page.title}) | {"description": page.description}
     lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()]
     lines += ["search:", "  exclude: true"] * page.is_listing
     return "---\n" + "\n".join(lines) + "\n---\n\n"
