@@ -179,8 +179,10 @@ async def test_its_other_settings_are_understood(tmp_path: Path) -> None:
     settings = load(file, {})
     catalogs.check_adapters(settings)
     assert [one.type for one in settings.catalogs.values()] == ["rest", "pyiceberg", "events"]
-    whole, vending, stored = blocks(FIRST_TABLE, "toml")
+    whole, vending, stored, container = blocks(FIRST_TABLE, "toml")
     assert whole == FIRST
+    file.write_text(container)
+    assert not load(file, {}).listener.is_loopback
     for page in (vending, *blocks("docs/stores/vended-credentials.md", "toml")):
         file.write_text(page)
         assert not load(file, {}).lacks_stores
