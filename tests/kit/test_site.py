@@ -13,6 +13,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Final
+from xml.etree import ElementTree as ET
 
 import pytest
 from markdown_it import MarkdownIt
@@ -26,6 +27,7 @@ ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
 BUILD: Final = ROOT / "deploy" / "site" / "build.py"
 PAGES: Final = sorted(DOCS.rglob("*.md"))
+SVG: Final = "{http://www.w3.org/2000/svg}"
 PHONE: Final = 390
 DESKTOP: Final = 1300
 """Pixels of a window's width."""
@@ -273,6 +275,18 @@ def test_pictures_follow_the_scheme(address: str, chromium: Chromium) -> None:
         assert len(pictures) > 5
         assert [name for name in pictures if f"-{scheme}.png" not in name] == []
     chromium.show("light")
+
+
+@pytest.mark.parametrize("picture", sorted((DOCS / "images").glob("*.svg")), ids=lambda path: path.name)
+def test_drawings_can_be_read_by_all(picture: Path) -> None:
+    """A drawing says in words what it shows, has its text as text, and loads nothing."""
+    drawing = ET.parse(picture).getroot()  # noqa: S314 - it is ours
+    texts = [element.text or "" for element in drawing.iter(f"{SVG}text")]
+    assert len(texts) > 5
+    named = {element.get("id"): " ".join((element.text or "").split()) for element in drawing}
+    assert [len(named[name]) > 20 for name in drawing.get("aria-labelledby", "none").split()] == [True, True]
+    assert {element.tag for element in drawing.iter()} & {f"{SVG}script", f"{SVG}image", f"{SVG}foreignObject"} == set()
+    assert "href" not in picture.read_text()
 
 
 def test_the_tool_of_the_site_is_pinned() -> None:
