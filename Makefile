@@ -86,6 +86,7 @@ test: lint ## lint, then run every test, JOBS at a time; tests are skipped if th
 	@$(MAKE) rck || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no catalog server, or no compatibility kit: the tests that need it are skipped, and listed at the end"; }
 	@$(MAKE) servers || { [[ "$${CI:-}" != true ]] && echo >&2 "make: a server is missing: the tests of stores, of PostgreSQL or of NATS that need it are skipped, and listed at the end"; }
 	@$(MAKE) spark || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no PySpark, or no runtime of Iceberg's for it: the tests that need them are skipped, and listed at the end"; }
+	@$(MAKE) build/docs-venv/installed || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no generator for the documentation site: its tests are skipped, and listed at the end"; }
 	@$(BIN)/pytest $(PARALLEL) $(MEASURE)
 
 # For everyday work, in two minutes: left out are tests that are slow, suites that need a server, and adapters of contract
