@@ -1,6 +1,6 @@
 """Build the documentation site: stage the pages, run the generator, check what it made.
 
-    python deploy/site/build.py [--generator mkdocs] [--output build/site]
+    python deploy/site/build.py [--generator mkdocs] [--output build/site] [--address https://docs.example.org/sfn/]
 
 The Python that runs this has the generator: Zensical, or Material for MkDocs.
 """
@@ -25,16 +25,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Build the documentation site, and check it.")
     parser.add_argument("--generator", choices=COMMANDS, default="zensical", help="what makes HTML of the pages")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "site", help="the folder of the site")
+    parser.add_argument(
+        "--address", default="", help="where the site will be, for the 404 page and the map of the site"
+    )
     parser.add_argument("--root", type=Path, default=ROOT, help="the repository")
     chosen = parser.parse_args()
     stage = chosen.output.absolute().with_name(f"{chosen.output.name}-stage")
     try:
-        site = staging.stage(chosen.root.resolve(), stage)
+        site = staging.stage(chosen.root.resolve(), stage, chosen.address)
         command = [sys.executable, "-m", chosen.generator, *COMMANDS[chosen.generator], "mkdocs.yml"]
         if subprocess.run(command, cwd=stage, check=False).returncode:
             print(f"build.py: {chosen.generator} refused a page; the pages as it read them: {stage}", file=sys.stderr)
             return 1
-        faults = output.faults(stage / "site", site)
+        faults = output.faults(stage / "site", site, chosen.address)
     except staging.Refused as error:
         print(f"build.py: {error}", file=sys.stderr)
         return 1

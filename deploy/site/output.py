@@ -1,8 +1,9 @@
 """The site as it was built: does each link lead somewhere, and does a page load anything from another server?"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from staging import Site
@@ -17,6 +18,8 @@ LOADED = {
     ("video", "src"),
 }
 """Elements with the attribute that names what a browser loads by itself."""
+FOLLOWED = {"alternate", "canonical", "next", "prev"}
+"""Relations of links in the head that a browser does not load."""
 
 
 class Document(HTMLParser):
@@ -32,6 +35,8 @@ class Document(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.titles += tag == "h1"
+        if tag == "link" and FOLLOWED.intersection((dict(attrs).get("rel") or "").split()):
+            return
         for name, value in attrs:
             if name == "id" or (tag == "a" and name == "name"):
                 self.anchors.add(value or "")
@@ -41,18 +46,50 @@ class Document(HTMLParser):
                 self.loads.append(value or "")
 
 
-def faults(folder: Path, site: Site) -> list[str]:
-    """Return what is wrong with a built site, one line for each fault."""
+def faults(folder: Path, site: Site, address: str) -> list[str]:
+    """Return what is wrong with a built site, one line for each fault.
+
+    Args:
+        folder: the site.
+        site: what it should have.
+        address: where it will be; empty if that is not known.
+    """
     documents = {path: Document(path.read_text()) for path in sorted(folder.rglob("*.html"))}
-    missing = {address(place) for place in site.pages} - {path.relative_to(folder).as_posix() for path in documents}
+    missing = {html(place) for place in site.pages} - {path.relative_to(folder).as_posix() for path in documents}
     found = [f"{name}: expected a page, found none" for name in sorted(missing)]
     for path, document in documents.items():
         name = path.relative_to(folder).as_posix()
-        found += [f"{name}: {fault}" for fault in _faults(folder, path, document, documents)]
+        found += [
+            f"{name}: {fault}" for fault in _faults(Place(folder, path, urlsplit(address).path), document, documents)
+        ]
     return found
 
 
-def _faults(folder: Path, path: Path, document: Document, documents: dict[Path, Document]) -> Iterator[str]:
+class Place(NamedTuple):
+    """Where a page is.
+
+    Attributes:
+        site: the folder of the site.
+        page: its file.
+        base: the path of the site in its address.
+    """
+
+    site: Path
+    page: Path
+    base: str
+
+    def file(self, path: str) -> Path:
+        """Return the file that the path of a link leads to."""
+        if not path:
+            return self.page
+        # Only the page for wrong addresses has such links: it may be shown at any of them.
+        is_absolute = path.startswith("/")
+        relative = unquote(path).removeprefix(self.base).lstrip("/") if is_absolute else unquote(path)
+        file = ((self.site if is_absolute else self.page.parent) / relative).resolve()
+        return file / "index.html" if file.is_dir() else file
+
+
+def _faults(place: Place, document: Document, documents: Mapping[Path, Document]) -> Iterator[str]:
     if document.titles != 1:
         yield f"expected one heading of the first level, found {document.titles}"
     for target in document.loads:
@@ -62,16 +99,14 @@ def _faults(folder: Path, path: Path, document: Document, documents: dict[Path, 
         parts = urlsplit(target)
         if parts.scheme or parts.netloc:
             continue
-        base = folder if parts.path.startswith("/") else path.parent
-        file = (base / unquote(parts.path).lstrip("/")).resolve() if parts.path else path
-        file = file / "index.html" if file.is_dir() else file
+        file = place.file(parts.path)
         if not file.is_file():
             yield f"the link {target} leads to no file"
         elif file in documents and unquote(parts.fragment) not in documents[file].anchors:
             yield f"the link {target} leads to no heading"
 
 
-def address(place: str) -> str:
+def html(place: str) -> str:
     """Return the HTML file of a page."""
     folder, _, name = place.rpartition("/")
     stem = name.removesuffix(".md")
@@ -87,7 +122,7 @@ def write_plain_text(folder: Path, site: Site) -> None:
         lines += ["", f"## {section}", ""]
         for title, place in links:
             page = site.pages[place]
-            lines.append(f"- [{title}]({address(place)}): {page.description}")
-            whole.append(f"<!-- {address(place)} -->\n\n{page.text}")
+            lines.append(f"- [{title}]({html(place)}): {page.description}")
+            whole.append(f"<!-- {html(place)} -->\n\n{page.text}")
     (folder / "llms.txt").write_text("\n".join(lines) + "\n")
     (folder / "llms-full.txt").write_text("\n\n".join(whole))

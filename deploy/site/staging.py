@@ -66,12 +66,13 @@ class Site:
     navigation: Mapping[str, list[tuple[str, str]]]
 
 
-def stage(root: Path, folder: Path) -> Site:
+def stage(root: Path, folder: Path, address: str = "") -> Site:
     """Write all pages and the configuration of the generator into a folder; what was there is deleted.
 
     Args:
         root: the repository.
         folder: for the configuration, with the pages in `docs`.
+        address: where the site will be; empty if that is not known.
     """
     shutil.rmtree(folder, ignore_errors=True)
     pages = {page.place: page for page in _pages(root)}
@@ -87,7 +88,8 @@ def stage(root: Path, folder: Path) -> Site:
     sections = [{name: [{title: place} for title, place in links]} for name, links in site.navigation.items()]
     # JSON is YAML.
     navigation = json.dumps([home, *sections], ensure_ascii=False, indent=2)
-    (folder / "mkdocs.yml").write_text(f"{(HERE / 'mkdocs.yml').read_text()}\nnav: {navigation}\n")
+    where = f"site_url: {json.dumps(address)}\n" if address else ""
+    (folder / "mkdocs.yml").write_text(f"{(HERE / 'mkdocs.yml').read_text()}\n{where}nav: {navigation}\n")
     return site
 
 

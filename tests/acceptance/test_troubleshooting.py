@@ -40,11 +40,11 @@ def texts() -> str:
     found = []
     for module in (ROOT / "service").rglob("*.py"):
         for node in ast.walk(syntax_tree(module.read_text())):
-            match node:
-                case ast.JoinedStr(values):
-                    found.append("".join(str(one.value) if isinstance(one, ast.Constant) else "…" for one in values))
-                case ast.Constant(str(value)):
-                    found.append(value)
+            if isinstance(node, ast.JoinedStr):
+                parts = (str(one.value) if isinstance(one, ast.Constant) else "…" for one in node.values)
+                found.append("".join(parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
     return "\n".join(found)
 
 

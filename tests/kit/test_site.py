@@ -92,8 +92,8 @@ def fixture_build(tool: Callable[[str], Path]) -> Build:
     """Return a function that builds the site of a repository, this one without `root`."""
     python = tool("zensical").with_name("python")
 
-    def build(output: Path, root: Path = ROOT) -> subprocess.CompletedProcess[str]:
-        command = [str(python), str(BUILD), f"--output={output}", f"--root={root}"]
+    def build(output: Path, root: Path = ROOT, *more: str) -> subprocess.CompletedProcess[str]:
+        command = [str(python), str(BUILD), f"--output={output}", f"--root={root}", *more]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
     return build
@@ -206,14 +206,35 @@ INDEX: Final = "# Documentation\n\nAll pages of it.\n\n## All\n\n- [One](one.md)
     ],
 )
 def test_a_faulty_page_is_refused(build: Build, tmp_path: Path, index: str, page: str, fault: str) -> None:
-    docs = tmp_path / "repository" / "docs"
-    docs.mkdir(parents=True)
-    (docs / "index.md").write_text(index)
-    (docs / "one.md").write_text(f"# One\n\n{page}\n")
-    done = build(tmp_path / "site", tmp_path / "repository")
+    done = build(tmp_path / "site", repository(tmp_path, index, page))
     assert done.returncode == 1, done.stdout
     assert fault in done.stderr
     assert not (tmp_path / "site").exists()
+
+
+def repository(folder: Path, index: str, page: str) -> Path:
+    """Make a repository of two pages."""
+    docs = folder / "repository" / "docs"
+    docs.mkdir(parents=True)
+    (docs / "index.md").write_text(index)
+    (docs / "one.md").write_text(f"# One\n\n{page}\n")
+    return docs.parent
+
+
+@pytest.mark.slow
+def test_a_site_with_an_address_can_be_shown_there(build: Build, tmp_path: Path) -> None:
+    page = "See [the license](../LICENSE) and [the folder](../settings)."
+    root, site = repository(tmp_path, INDEX, page), tmp_path / "site"
+    (root / "LICENSE").write_text("Everything is allowed.\n")
+    (root / "settings").mkdir()
+    (root / "settings" / "first.toml").write_text("[first]\n")
+    done = build(site, root, "--address=https://docs.example/sfn/")
+    assert done.returncode == 0, done.stderr
+    assert "https://docs.example/sfn/one.html" in (site / "sitemap.xml").read_text()
+    assert "/sfn/index.html" in Elements((site / "404.html").read_text(), is_page=True).links
+    assert "Everything is allowed." in (site / "files" / "LICENSE.html").read_text()
+    links = Elements((site / "files" / "settings.html").read_text(), is_page=True).links
+    assert "settings-first.toml.html" in links
 
 
 # ── What a browser shows
