@@ -145,8 +145,8 @@ pictures: servers ## make the pictures of the page for operators in docs/images 
 	@SFN_PICTURES=docs/images $(BIN)/pytest -q tests/browser -k pictures
 
 # An environment of its own: the generator of the site is no part of the tests.
-docs: build/docs-venv/installed ## build the documentation site into build/site, and check its links
-	@build/docs-venv/bin/python deploy/site/build.py
+docs: build/docs-venv/installed ## build the documentation site into build/site, and check its links (SITE_URL: where it will be)
+	@build/docs-venv/bin/python deploy/site/build.py $(if $(SITE_URL),--address='$(SITE_URL)')
 
 build/docs-venv/installed: deploy/docs.lock
 	@echo >&2 "make: $$(grep -c == $<) Python packages into build/docs-venv, for the documentation site (some 100 MB)"
