@@ -37,6 +37,9 @@ LARGEST: Final = [
 ]
 """Of each folder, the page with the most text."""
 
+OF_THE_THEME: Final = ("landmark-unique", "scrollable-region-focusable")
+"""Barriers of both generators' theme: blocks of code are no stops of the keyboard, and their buttons have one name."""
+
 COUNTED: Final = re.compile("h[1-4]|ul|ol|li|table|tr|th|td|p|pre|blockquote|code|em|strong|a|img|hr|br")
 """Elements that readers see."""
 
@@ -284,6 +287,19 @@ def find(chromium: Chromium, address: str, words: str) -> str:
     results = f"{tree}.querySelector('[role=listbox]').innerText"
     wait_for(lambda: bool(chromium.evaluate(results)), "a result of the search", 20, 0.1)
     return str(chromium.evaluate(results))
+
+
+@pytest.mark.slow
+def test_pages_have_no_barriers(address: str, chromium: Chromium) -> None:
+    try:
+        for scheme in ("light", "dark"):
+            chromium.show(scheme)
+            for page in ("index", "operate/page", "catalogs/send-events", "concepts/how-it-works", "404"):
+                chromium.open(f"{address}/{page}.html")
+                barriers = [one for one in chromium.barriers() if not one.startswith(OF_THE_THEME)]
+                assert (scheme, page, barriers) == (scheme, page, [])
+    finally:
+        chromium.show("light")
 
 
 @pytest.mark.slow
