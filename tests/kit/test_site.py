@@ -270,8 +270,10 @@ def test_pages_fit_on_a_phone(address: str, chromium: Chromium) -> None:
 
 
 @pytest.mark.slow
-def test_search_finds_the_drop_limit(address: str, chromium: Chromium) -> None:
-    assert "The drop limit and dead letters" in find(chromium, address, "drop limit")
+@pytest.mark.parametrize("is_served", [True, False])
+def test_search_finds_the_drop_limit(site: Path, address: str, chromium: Chromium, is_served: bool) -> None:
+    """It works with a server, and from a folder."""
+    assert "The drop limit and dead letters" in find(chromium, address if is_served else site.as_uri(), "drop limit")
 
 
 def find(chromium: Chromium, address: str, words: str) -> str:
