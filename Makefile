@@ -149,7 +149,7 @@ docs: build/docs-venv/installed ## build the documentation site into build/site,
 	@build/docs-venv/bin/python deploy/site/build.py $(if $(SITE_URL),--address='$(SITE_URL)')
 
 build/docs-venv/installed: deploy/docs.lock
-	@echo >&2 "make: $$(grep -c == $<) Python packages into build/docs-venv, for the documentation site (some 100 MB)"
+	@echo >&2 "make: $$(grep -c == $<) Python packages into build/docs-venv, for the documentation site (some 140 MB)"
 	@$(PYTHON) -m venv build/docs-venv
 	@build/docs-venv/bin/pip install --quiet --require-hashes --no-deps -r $<
 	@touch $@
