@@ -24,7 +24,7 @@ define FETCHED
 endef
 export FETCHED
 
-.PHONY: help venv jars rck spark servers catalog demo tour test check coverage shape lint format simulate fuzz fuzz-readers faults bench bench-spark bench-audit soak pictures lock clean
+.PHONY: help venv jars rck spark servers catalog demo tour test check coverage shape lint format simulate fuzz fuzz-readers faults bench bench-spark bench-audit soak pictures docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -86,6 +86,7 @@ test: lint ## lint, then run every test, JOBS at a time; tests are skipped if th
 	@$(MAKE) rck || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no catalog server, or no compatibility kit: the tests that need it are skipped, and listed at the end"; }
 	@$(MAKE) servers || { [[ "$${CI:-}" != true ]] && echo >&2 "make: a server is missing: the tests of stores, of PostgreSQL or of NATS that need it are skipped, and listed at the end"; }
 	@$(MAKE) spark || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no PySpark, or no runtime of Iceberg's for it: the tests that need them are skipped, and listed at the end"; }
+	@$(MAKE) build/docs-venv/installed || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no generator for the documentation site: its tests are skipped, and listed at the end"; }
 	@$(BIN)/pytest $(PARALLEL) $(MEASURE)
 
 # For everyday work, in two minutes: left out are tests that are slow, suites that need a server, and adapters of contract
@@ -143,6 +144,16 @@ soak: venv ## run under load for ten minutes: memory and files must stay bounded
 pictures: servers ## make the pictures of the page for operators in docs/images (needs Chromium)
 	@SFN_PICTURES=docs/images $(BIN)/pytest -q tests/browser -k pictures
 
+# An environment of its own: the generator of the site is no part of the tests.
+docs: build/docs-venv/installed ## build the documentation site into build/site, and check its links (SITE_URL: where it will be)
+	@build/docs-venv/bin/python deploy/site/build.py $(if $(SITE_URL),--address='$(SITE_URL)')
+
+build/docs-venv/installed: deploy/docs.lock
+	@echo >&2 "make: $$(grep -c == $<) Python packages into build/docs-venv, for the documentation site (some 140 MB)"
+	@$(PYTHON) -m venv build/docs-venv
+	@build/docs-venv/bin/pip install --quiet --require-hashes --no-deps -r $<
+	@touch $@
+
 # Only uv resolves for all platforms at once; it does not read pip's settings, so the index is passed. The locks of the image
 # have the versions of the first lock, so an image has the tested versions. PySpark (half a gigabyte) has a lock of its own,
 # because the demo does not need it.
@@ -166,7 +177,8 @@ lock: ## resolve and pin the dependencies again (newer versions: make lock UPGRA
 	read_project '(one for extra in ("demo", "read") for one in project["optional-dependencies"][extra] if extra == "read" or one.startswith("duckdb"))' | \
 	  pin --constraint deploy/requirements.lock -o deploy/compose/engine/engine.lock -; \
 	read_project 'build["requires"]' | \
-	  pin --constraint deploy/requirements.lock -o deploy/build.lock -
+	  pin --constraint deploy/requirements.lock -o deploy/build.lock -; \
+	pin -o deploy/docs.lock deploy/site/requirements.txt
 
 clean: ## remove everything that these targets created in this folder
 	rm -rf .venv build dist .grimp_cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -10,14 +10,17 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio.to_thread
+import httpx
 import pytest
 
 import sfn
 from sfn import errors, history
 from sfn.app import catalogs
 from sfn.app.storage import open_stores
+from sfn.clock import SystemClock
 from sfn.settings import load
 from tests.shape import measures
 from tests.support import command_line
@@ -56,6 +59,10 @@ OPERATE = commands("docs/operate/runbooks.md")
 (FIRST,) = blocks(README, "toml")
 (TAKEN,) = answers(HTTP_API)
 (SIGNED,) = blocks(SENDING, "bash")
+(SIGNED_BY_PYTHON,) = blocks(SENDING, "python")
+SENDING_TEXT = (ROOT / SENDING).read_text()
+VECTOR = dict(re.findall(r"^\| ([^|]+) \| `(.+)` \|$", SENDING_TEXT, re.MULTILINE))
+BODY = VECTOR["body"]
 
 
 def test_its_make_targets_exist() -> None:
@@ -123,11 +130,42 @@ async def test_its_senders_that_sign(tmp_path: Path, unused_port: int) -> None:
         try:
             await until(lambda: b"started" in place.log)
             assert await place.ran(SIGNED.replace("8085", str(unused_port))) == TAKEN * 2
+            (tmp_path / "sender.py").write_text(SIGNED_BY_PYTHON.replace("8085", str(unused_port)))
+            assert await place.ran("python sender.py") == f"{TAKEN}\n" * 2
+            await its_tests_of_a_sender(f"http://127.0.0.1:{unused_port}/v1/events")
+            assert "accepted" in await place.ran("sfn notify --sender signing sales.orders")
         finally:
             process.terminate()
             # It may be asking the catalog, which lives in this loop.
             await until(lambda: process.poll() is not None, 40)
         assert process.returncode == 0
+
+
+async def its_tests_of_a_sender(url: str) -> None:
+    """Send what the page says to send, and compare the answers with its table."""
+    names: dict[str, Any] = {}
+    exec(SIGNED_BY_PYTHON.partition("\n\nbody = ")[0], names)  # noqa: S102 - it is ours
+    secret, now, body = VECTOR["secret of `standard-webhooks`"], int(SystemClock().now().timestamp()), BODY.encode()
+    signed = names["standard_webhooks"](secret, "msg_of_a_test", now, body)
+    old = names["standard_webhooks"](secret, "msg_of_old", now - 600, body)
+    sent = [(body, signed), (body, signed), (body.replace(b"orders", b"others"), signed), (body, old), (body, {})]
+    expected = re.findall(r"^\| [^|]+ \| (\d{3})(?:, `([^`]+)`)? \|$", SENDING_TEXT, re.MULTILINE)
+    assert len(expected) == len(sent)
+    async with httpx.AsyncClient(trust_env=False) as client:
+        for (status, part), (content, headers) in zip(expected, sent, strict=True):
+            answer = await client.post(url, content=content, headers={"Content-Type": "application/json", **headers})
+            assert (answer.status_code, part in answer.text) == (int(status), True), (headers, answer.text)
+
+
+def test_its_examples_of_signatures() -> None:
+    names: dict[str, Any] = {}
+    exec(SIGNED_BY_PYTHON.partition("\n\nbody = ")[0], names)  # noqa: S102 - it is ours
+    message, timestamp = VECTOR["`webhook-id`, `webhook-timestamp`"].split("`, `")
+    signed = names["standard_webhooks"](VECTOR["secret of `standard-webhooks`"], message, int(timestamp), BODY.encode())
+    assert signed["webhook-signature"] == VECTOR["`webhook-signature`"]
+    signed = names["hmac_sha256"](VECTOR["secret of `hmac-sha256`"], "X-Any", BODY.encode())
+    assert signed == {"X-Any": VECTOR["header of `hmac-sha256`"]}
+    assert f"has {len(BODY)} bytes" in SENDING_TEXT
 
 
 async def test_its_other_settings_are_understood(tmp_path: Path) -> None:
@@ -141,7 +179,10 @@ async def test_its_other_settings_are_understood(tmp_path: Path) -> None:
     settings = load(file, {})
     catalogs.check_adapters(settings)
     assert [one.type for one in settings.catalogs.values()] == ["rest", "pyiceberg", "events"]
-    vending, stored = blocks(FIRST_TABLE, "toml")
+    whole, vending, stored, container = blocks(FIRST_TABLE, "toml")
+    assert whole == FIRST
+    file.write_text(container)
+    assert not load(file, {}).listener.is_loopback
     for page in (vending, *blocks("docs/stores/vended-credentials.md", "toml")):
         file.write_text(page)
         assert not load(file, {}).lacks_stores

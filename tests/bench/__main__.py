@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sfn.clock import SystemClock
-from tests.bench import accept, backlog, freshness, gateway, operators, publish, readers, soak, stores, traces
+from tests.bench import accept, backlog, freshness, gateway, operators, publish, readers, sizing, soak, stores, traces
 from tests.bench.record import ROOT, Figure, Record, Unmeasured, say, shown
 
 Say = Callable[[str], None]
@@ -70,6 +70,7 @@ def _parts(chosen: argparse.Namespace) -> Mapping[str, Part]:
         "memory": partial(operators.measure_memory, [*operators.MEMORY]),
         "traces": partial(traces.measure, extent),
         "filling": partial(publish.measure_filling, publish.FILLING_COMMITS),
+        "sizing": partial(sizing.measure, chosen.sizing_tables),
         "soak": partial(soak.measure, chosen.soak_seconds),
     }
 
@@ -82,7 +83,7 @@ def _arguments() -> argparse.Namespace:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     timed = ["accept", "postgres", "freshness", "fsyncs", "coalescing", "burst", "backlog", "resolve", "publish"]
-    names = [*timed, "store", "gateway", "facade", "page", "memory", "traces", "filling", "soak"]
+    names = [*timed, "store", "gateway", "facade", "page", "memory", "traces", "filling", "sizing", "soak"]
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(names)}; without any all but the last")
     parser.add_argument("--runs", type=int, default=whole.runs, help="paired runs")
     parser.add_argument(
@@ -97,6 +98,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--resolve-runs", type=int, default=readers.RESOLVE_RUNS, help="paired runs of resolve")
     parser.add_argument("--page-pause", type=float, default=operators.PAUSE, help="seconds between two of its pages")
     parser.add_argument("--page-tables", type=int, default=operators.TABLES, help="that the service of page knows")
+    parser.add_argument(
+        "--sizing-tables", type=int, nargs="+", default=sizing.TABLES, help="of the catalogs that sizing sweeps"
+    )
     parser.add_argument("--soak-seconds", type=float, default=soak.SECONDS, help="of soak")
     parser.add_argument("--record", type=Path, default=ROOT / "build" / "bench.json", help="the file of figures")
     parser.add_argument("--folder", type=Path, help="the disk to measure on; by default that of temporary files")

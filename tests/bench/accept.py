@@ -151,15 +151,16 @@ def idle(folder: Path, extent: Extent, *, size: int = 1, more: str = "") -> Take
     with refusing() as uri:
         setting = Setting(folder / "sfn", uri, warehouse, more=more)
         with service(setting) as running:
-            before = _cpu_seconds(running)
+            before = cpu_seconds(running)
             answers = loaded(running.url, extent, warehouse, size)
-            spent = _cpu_seconds(running) - before
+            spent = cpu_seconds(running) - before
     check_taken(len(inspection.logged(setting.inbox)), answers, size)
     check_idle(running.log)
     return Taken(answers[-1].rate * size, cpu=spent / sum(each.count * size for each in answers) * 1e6)
 
 
-def _cpu_seconds(running: servers.Service) -> float:
+def cpu_seconds(running: servers.Service) -> float:
+    """Return the processor time that the service has used so far."""
     times = running.process.cpu_times()
     return times.user + times.system
 
@@ -232,7 +233,7 @@ def measure_postgres(extent: Extent, folder: Path, say: Callable[[str], None]) -
     """
     taken: dict[str, list[float]] = {"sqlite": [], "postgres": [], "replicas": []}
     folder.mkdir(parents=True, exist_ok=True)
-    with _postgres(folder) as postgres:
+    with lasting_postgres(folder) as postgres:
         rates: dict[str, Callable[[Path, Extent], float]] = {
             "sqlite": lambda place, much: idle(place, much).rate,
             "postgres": partial(_rate, postgres, 1),
@@ -272,7 +273,12 @@ def measure_postgres(extent: Extent, folder: Path, say: Callable[[str], None]) -
 
 
 @contextmanager
-def _postgres(folder: Path) -> Iterator[Lasting]:
+def lasting_postgres(folder: Path) -> Iterator[Lasting]:
+    """PostgreSQL with the durability that it comes with, on the disk of a folder.
+
+    Raises:
+        Unmeasured: there is none, or it is on another disk.
+    """
     try:
         server = Lasting()
     except pytest.skip.Exception as error:

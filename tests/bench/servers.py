@@ -7,7 +7,7 @@ The catalog is the ASGI application `application`, for a process of its own.
     GET  /loads                                           how often a table was asked for
 
 Every name is a table. `SFN_BENCH_WAREHOUSE` is the directory that they lie in; with `SFN_BENCH_BUSY` set, each request
-for a table finds one more commit of somebody else.
+for a table finds one more commit of somebody else. Metadata has `SFN_BENCH_SNAPSHOTS` older snapshots.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ url = "{inbox}"
 event_retention = "{retention}"
 
 [sweep]
-every = "off"
+every = "{sweep}"
 
 [catalogs.{catalog}]
 uri = "{uri}"
@@ -79,6 +79,7 @@ format = "json"
 
 WAREHOUSE: Final = "SFN_BENCH_WAREHOUSE"
 BUSY: Final = "SFN_BENCH_BUSY"
+SNAPSHOTS: Final = "SFN_BENCH_SNAPSHOTS"
 FIRST_VERSION: Final = 100_000
 """Numbers of versions begin above those that events tell of."""
 
@@ -118,6 +119,7 @@ class Setting:
         warehouse: the directory that tables lie in.
         interval: `min_publish_interval`.
         retention: `event_retention`.
+        sweep: `sweep.every`.
         launcher: a command that starts the command that follows it.
         url: the inbox's, if it is no file.
         more: further sections of the configuration.
@@ -128,6 +130,7 @@ class Setting:
     warehouse: Path
     interval: str = "1s"
     retention: str = "72h"
+    sweep: str = "off"
     launcher: Sequence[str] = ()
     url: str = ""
     more: str = ""
@@ -148,6 +151,7 @@ class Setting:
             warehouse=self.warehouse,
             interval=self.interval,
             retention=self.retention,
+            sweep=self.sweep,
             token=TOKEN,
             operator=OPERATOR,
         )
@@ -292,10 +296,12 @@ class Tables:
     Args:
         warehouse: the directory that tables lie in.
         busy: each look finds one more commit.
+        snapshots: that each table has beside its current one.
     """
 
-    def __init__(self, warehouse: Path, *, busy: bool) -> None:
+    def __init__(self, warehouse: Path, *, busy: bool, snapshots: int = 0) -> None:
         self._warehouse, self._busy = warehouse, busy
+        self._older = [_snapshot(number) for number in range(snapshots)]
         self._versions: defaultdict[str, int] = defaultdict(lambda: FIRST_VERSION)
         self.loads = 0
 
@@ -323,7 +329,10 @@ class Tables:
                 "location": self._directory(name),
                 "last-updated-ms": 1_700_000_000_000 + version,
                 "current-snapshot-id": version,
-                "snapshots": [{"snapshot-id": version, "timestamp-ms": 1_700_000_000_000 + version}],
+                "snapshots": [
+                    {"snapshot-id": version, "timestamp-ms": 1_700_000_000_000 + version},
+                    *self._older,
+                ],
                 "refs": {"main": {"snapshot-id": version, "type": "branch"}},
                 "metadata-log": [
                     {"metadata-file": self._pointer(name, number), "timestamp-ms": 1_700_000_000_000 + number}
@@ -337,6 +346,23 @@ class Tables:
 
     def _pointer(self, name: str, version: int) -> str:
         return f"{self._directory(name)}/metadata/{version:05d}-9c12d441-03fe-4693-9a96-a0705ddf69c1.metadata.json"
+
+
+def _snapshot(number: int) -> dict[str, Any]:
+    """A snapshot as Spark's appends leave it."""
+    counts = (
+        *("added-data-files", "added-records", "added-files-size", "changed-partition-count", "total-records"),
+        *("total-files-size", "total-data-files", "total-delete-files", "total-position-deletes"),
+    )
+    return {
+        "sequence-number": number,
+        "snapshot-id": 3_051_729_675_574_597_004 + number,
+        "parent-snapshot-id": 3_051_729_675_574_597_003 + number,
+        "timestamp-ms": 1_690_000_000_000 + number,
+        "summary": {"operation": "append", "spark.app.id": f"local-{number}", **dict.fromkeys(counts, str(number))},
+        "manifest-list": f"s3://lake/warehouse/bench/t/metadata/snap-{3_051_729_675_574_597_004 + number}-1.avro",
+        "schema-id": 0,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,16 +385,21 @@ class Catalog:
         """How often it was asked for a table."""
         return int(self.wire.ask("GET", "/loads").body)
 
+    def size(self, name: str) -> int:
+        """Bytes of its answer about a table."""
+        return len(self.wire.ask("GET", f"/v1/namespaces/{NAMESPACE}/tables/{name}").body)
+
 
 @contextmanager
-def catalog(folder: Path, warehouse: Path, *, busy: bool = False) -> Iterator[Catalog]:
-    """The catalog as a process; `busy` as of `Tables`."""
-    environ = {WAREHOUSE: str(warehouse), **({BUSY: "1"} if busy else {})}
+def catalog(folder: Path, warehouse: Path, *, busy: bool = False, snapshots: int = 0) -> Iterator[Catalog]:
+    """The catalog as a process; `busy` and `snapshots` as of `Tables`."""
+    environ = {WAREHOUSE: str(warehouse), SNAPSHOTS: str(snapshots), **({BUSY: "1"} if busy else {})}
     with uvicorn("tests.bench.servers:application", folder, environ) as uri, wire(uri) as connected:
         yield Catalog(uri, connected)
 
 
-_tables: Final = Tables(Path(os.environ.get(WAREHOUSE, "/")), busy=BUSY in os.environ)  # noqa: TID251 - told by its parent
+_told: Final = os.environ  # noqa: TID251 - its parent set it
+_tables: Final = Tables(Path(_told.get(WAREHOUSE, "/")), busy=BUSY in _told, snapshots=int(_told.get(SNAPSHOTS, "0")))
 
 
 async def application(scope: MutableMapping[str, Any], _receive: Receive, send: Send) -> None:

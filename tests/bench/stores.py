@@ -97,7 +97,7 @@ def measure(runs: int, rounds: int, folder: Path, say: Callable[[str], None]) ->
         for number in range(runs):
             say(f"store: run {number + 1}/{runs}")
             bucket = server.bucket()
-            publishes = run(_published, server.url, f"s3://{bucket}/wh", folder / f"{number}.db", rounds)
+            publishes = run(published, server.url, f"s3://{bucket}/wh", folder / f"{number}.db", rounds)
             taken.append(Run(publishes, run(_bare, server.url, bucket, rounds)))
     return [
         Figure(
@@ -112,7 +112,7 @@ def measure(runs: int, rounds: int, folder: Path, say: Callable[[str], None]) ->
     ]
 
 
-async def _published(url: str, warehouse: str, database: Path, rounds: int) -> float:
+async def published(url: str, warehouse: str, database: Path, rounds: int) -> float:
     """Publishes a second."""
     clock, catalog, settled = SystemClock(), MemoryCatalog("prod"), Settled()
     catalog.create_namespace("n")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import accept, backlog, freshness, gateway, publish, readers, servers, soak, stores, traces
+from tests.bench import accept, backlog, freshness, gateway, publish, readers, servers, sizing, soak, stores, traces
 from tests.bench.clients import Answers, installed, load
 from tests.bench.record import ROOT, Figure, Goal, Record, Run, Unmeasured
 from tests.bench.servers import uvicorn
@@ -146,6 +146,18 @@ def test_facade(tmp_path: Path) -> None:
 
 def test_store(tmp_path: Path) -> None:
     check(stores.measure(1, 2, tmp_path, quiet), {"s3_publish_vs_bare"})
+
+
+@pytest.mark.usefixtures("_forks")
+def test_sizing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizing, "EVERY", "1s")
+    figures = list(sizing.swept(4, tmp_path / "swept", quiet))
+    first = {f"first_sweep_{name}" for name in ("cpu", "time", "memory")}
+    check(figures, {f"sizing_{name}_4" for name in {*first, "log_per_table", "inbox_per_table", "sweep_cpu", "memory"}})
+    assert "4 tables loaded a sweep, 4 of them unchanged" in [one.note for one in figures]
+    plain, large = (list(sizing.committed(count, 20, tmp_path / f"{count}", quiet)) for count in (0, 100))
+    check(plain, {"sizing_commit_cpu_0_snapshots", "sizing_log_per_commit", "sizing_inbox_per_event"})
+    check(large, {"sizing_commit_cpu_100_snapshots"})
 
 
 def test_a_publish_that_fails_ends_the_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,6 +125,15 @@ class Chromium:
         file.parent.mkdir(parents=True, exist_ok=True)
         self._driver.save_screenshot(str(file))
 
+    def resize(self, width: int, height: int = 1000) -> None:
+        """Give the window another size: that of a phone, say."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 700}
+        self._driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+    def evaluate(self, expression: str) -> Any:  # noqa: ANN401 - JSON
+        """Return the value of a JavaScript expression."""
+        return self._driver.execute_script(f"return {expression}")
+
     # ── What is wrong with it
 
     def barriers(self) -> list[str]:
@@ -140,6 +149,12 @@ class Chromium:
     def complaints(self) -> list[str]:
         """Return the errors and warnings of the console since the last call: what a strict policy forbade is there."""
         return [one["message"] for one in self._records("browser") if one["level"] in {"SEVERE", "WARNING"}]
+
+    def requested(self) -> list[str]:
+        """Return the addresses of all requests since the last call, also of those that failed."""
+        messages = [json.loads(record["message"])["message"] for record in self._records("performance")]
+        sent = [one["params"]["request"]["url"] for one in messages if one["method"] == "Network.requestWillBeSent"]
+        return [url for url in sent if not url.startswith("data:")]
 
     def transferred(self) -> dict[str, int]:
         """Return the bytes that came over the network since the last call, by address."""
