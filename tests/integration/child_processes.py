@@ -70,7 +70,7 @@ def duckdb(uri: str, *statements: str) -> None:
     """Print the rows of each statement, a line each."""
     import json
 
-    from sfn.demo.environment import duckdb_for_iceberg
+    from sfn.demo.lake import duckdb_for_iceberg
 
     with duckdb_for_iceberg() as session:
         session.execute(f"ATTACH '' AS lake (TYPE iceberg, ENDPOINT '{uri}', AUTHORIZATION_TYPE 'none')")

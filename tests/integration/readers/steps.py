@@ -16,7 +16,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, DoubleType, LongType, NestedField, StringType
 
 import sfn
-from sfn.demo.environment import NAMESPACE, RunningService, duckdb_for_iceberg
+from sfn.demo.environment import RunningService
+from sfn.demo.lake import NAMESPACE, duckdb_for_iceberg
 from sfn.errors import Unreadable
 from sfn.sfnfile import document, version_hint
 from sfn.sfnfile.locations import canonical
