@@ -130,6 +130,11 @@ async def test_its_senders_that_sign(tmp_path: Path, unused_port: int) -> None:
         assert process.returncode == 0
 
 
+def written(file: Path, text: str) -> Path:
+    file.write_text(text)
+    return file
+
+
 async def test_its_other_settings_are_understood(tmp_path: Path) -> None:
     file = tmp_path / "sfn.toml"
     (pyiceberg,), (event_only,) = (
@@ -141,7 +146,9 @@ async def test_its_other_settings_are_understood(tmp_path: Path) -> None:
     settings = load(file, {})
     catalogs.check_adapters(settings)
     assert [one.type for one in settings.catalogs.values()] == ["rest", "pyiceberg", "events"]
-    vending, stored = blocks(FIRST_TABLE, "toml")
+    own, vending, stored = blocks(FIRST_TABLE, "toml")
+    file.write_text(own)
+    assert load(file, {}) == load(written(tmp_path / "readme.toml", FIRST), {})
     for page in (vending, *blocks("docs/stores/vended-credentials.md", "toml")):
         file.write_text(page)
         assert not load(file, {}).lacks_stores
