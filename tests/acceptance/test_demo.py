@@ -249,7 +249,7 @@ def test_each_line_is_a_commit_to_icebergs_own_catalog_and_commits_stay(tmp_path
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        command = [SFN, "demo-catalog", tmp_path / "lake", "--port", str(port)]
+        command: list[str | Path] = [SFN, "demo-catalog", tmp_path / "lake", "--port", str(port)]
         done = subprocess.run(command, env=SURROUNDINGS, capture_output=True, text=True, timeout=MINUTE, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert f"port {port}: Address already in use" in done.stderr

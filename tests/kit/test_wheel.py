@@ -27,7 +27,7 @@ NAMES = ("sfn", "iceberg-sfn")
 @pytest.fixture(name="wheel", scope="module")
 def fixture_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder]
+    command: list[str | Path] = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = folder.iterdir()
     return wheel
@@ -39,9 +39,10 @@ def fixture_programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     place = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
     python = place / "bin" / "python"
-    command = [sys.executable, "-m", "pip", "--python", python, "--quiet", "install", "--no-deps", "--no-index", wheel]
+    quietly = ["--quiet", "install", "--no-deps", "--no-index"]
+    command: list[str | Path] = [sys.executable, "-m", "pip", "--python", python, *quietly, wheel]
     subprocess.run(command, check=True)
-    asked = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    asked: list[str | Path] = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     packages = Path(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip())
     # A path in a .pth file is not searched for .pth files, such as that of an editable installation.
     (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
