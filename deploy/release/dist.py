@@ -54,7 +54,7 @@ def build(source: Path, into: Path, *targets: str) -> list[Path]:
         [sys.executable, "-m", "hatchling", "build", "--directory", into, *chosen],
         cwd=source,
         env=environ,
-        stdout=subprocess.DEVNULL,
+        capture_output=True,
         check=True,
     )
     return sorted(into.iterdir())
