@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
 import tomllib
 import zipfile
 from email import message_from_string
@@ -45,7 +44,7 @@ def fixture_programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     asked: list[str | Path] = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     packages = Path(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip())
     # A path in a .pth file is not searched for .pth files, such as that of an editable installation.
-    (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
+    (packages / "others.pth").write_text("\n".join(path for path in sys.path if path.endswith("/site-packages")))
     return place / "bin"
 
 
