@@ -72,7 +72,7 @@ def duckdb(uri: str, *statements: str) -> None:
 
     from sfn.demo.lake import duckdb_for_iceberg
 
-    with duckdb_for_iceberg() as session:
+    with duckdb_for_iceberg("httpfs") as session:
         session.execute(f"ATTACH '' AS lake (TYPE iceberg, ENDPOINT '{uri}', AUTHORIZATION_TYPE 'none')")
         for statement in statements:
             print(json.dumps(session.execute(statement).fetchall()))

@@ -47,7 +47,7 @@ BENEATH = {"botocore", "sqlalchemy"}
 """What PyIceberg's extras bring to speak to AWS and to databases."""
 WITH_SPARK = {"py4j", "pyroaring"}
 """Parts of PySpark and of PyIceberg."""
-EXTENSIONS = {"duckdb_extension_avro", "duckdb_extension_httpfs", "duckdb_extension_iceberg"}
+EXTENSIONS = {"duckdb_extension_avro", "duckdb_extension_iceberg"}
 """Files that DuckDB loads."""
 
 

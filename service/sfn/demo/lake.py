@@ -31,7 +31,7 @@ FILE_IO = "pyiceberg.io.fsspec.FsspecFileIO"
 """PyIceberg's driver for files that needs no PyArrow."""
 
 _NEEDED_PACKAGES = ("duckdb", "duckdb_extension_iceberg", "pyiceberg", "sqlalchemy")
-_EXTENSIONS = ("avro", "httpfs", "iceberg")
+_EXTENSIONS = ("avro", "iceberg")
 _COLUMNS = ("id BIGINT", "item VARCHAR", "price DOUBLE")
 
 
@@ -161,12 +161,16 @@ def read_with_duckdb(directory: Path) -> list[ItemRow]:
         ).fetchall()
 
 
-def duckdb_for_iceberg() -> DuckDBPyConnection:
-    """Open DuckDB in memory with the extensions for Iceberg."""
+def duckdb_for_iceberg(*more: str) -> DuckDBPyConnection:
+    """Open DuckDB in memory with the extensions for Iceberg.
+
+    Args:
+        more: other extensions, such as `httpfs` for a REST catalog, from their PyPI packages.
+    """
     import duckdb  # noqa: PLC0415 - an optional dependency
 
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
-    for name in _EXTENSIONS:
+    for name in (*more, *_EXTENSIONS):
         connection.load_extension(str(_extension(name)))
     return connection
 
