@@ -24,7 +24,20 @@ define FETCHED
 endef
 export FETCHED
 
-.PHONY: help venv jars rck spark servers catalog demo tour test check coverage shape lint format simulate fuzz fuzz-readers faults bench bench-spark bench-audit soak pictures docs lock clean
+define CHECK_PYTHON
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo >&2 "make: $(PYTHON) must be Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }; \
+$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo >&2 "make: $(PYTHON) lacks ensurepip; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+endef
+
+# Installs the packages of a lock: $(1) is the environment, $(2) are pip's arguments. Modules are compiled separately, because
+# pip uses one processor. As in pip, a module that cannot be compiled is no failure.
+define INSTALL
+[[ -t 2 ]] && screen=1 || screen=0; \
+$(1)/bin/pip install --progress-bar off --no-compile --require-hashes --no-deps $(2) | awk -v screen=$$screen "$$FETCHED" >&2; \
+$(1)/bin/python -m compileall -qq -j 0 $(1)/lib || true
+endef
+
+.PHONY: help venv demo-venv tools jars rck spark servers catalog demo tour dist dist-test test check coverage shape lint format simulate fuzz fuzz-readers faults bench bench-spark bench-audit soak pictures docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -33,18 +46,27 @@ venv: .venv/installed ## create the virtual environment .venv from deploy/requir
 	@:
 
 # The lock has every package, so pip must not resolve dependencies: it fails if a package with an extra has a newer version
-# than the lock. Modules are compiled separately, because pip uses one processor. As in pip, a module that cannot be compiled
-# is no failure.
+# than the lock.
 .venv/installed: deploy/requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo >&2 "make: $(PYTHON) must be Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }
-	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo >&2 "make: $(PYTHON) lacks ensurepip; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
-	@echo >&2 "make: $$(grep -c == $<) Python packages into .venv, for the tests and the demo (some 510 MB): this takes a few minutes if pip has none of them yet"
+	@$(CHECK_PYTHON)
+	@echo >&2 "make: $$(grep -c == $<) Python packages into .venv, for the tests (some 510 MB): this takes a few minutes if pip has none of them yet"
 	@$(PYTHON) -m venv .venv
-	@[[ -t 2 ]] && screen=1 || screen=0; \
-	$(BIN)/pip install --progress-bar off --no-compile --require-hashes --no-deps -r $< | awk -v screen=$$screen "$$FETCHED" >&2
-	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
+	@$(call INSTALL,.venv,-r $<)
 	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@broken=$$($(BIN)/pip check) || { echo >&2 "$$broken"; exit 1; }
+	@touch $@
+
+# The demo has an environment of its own, so that it need not wait for the packages of the tests.
+demo-venv: .venv-demo/installed
+	@:
+
+.venv-demo/installed: deploy/demo.lock deploy/build.lock pyproject.toml
+	@$(CHECK_PYTHON)
+	@echo >&2 "make: $$(grep -c == $<) Python packages into .venv-demo (some DEMO_MB MB)"
+	@$(PYTHON) -m venv .venv-demo
+	@$(call INSTALL,.venv-demo,-r $<)
+	@.venv-demo/bin/pip install --quiet --no-deps --require-hashes -r deploy/build.lock
+	@.venv-demo/bin/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 jars: venv ## download Iceberg's own REST catalog server, and a Java to run it, to ~/.cache/iceberg-sfn
@@ -60,20 +82,17 @@ spark: .venv/spark ## install PySpark in .venv, and download Iceberg's runtime f
 # build uses pinned packages and no second download. pip caches the build.
 .venv/spark: deploy/spark.lock .venv/installed
 	@echo >&2 "make: PySpark into .venv, for mypy and the tests on Spark (some 460 MB): the first build takes half a minute more"
-	@[[ -t 2 ]] && screen=1 || screen=0; \
-	$(BIN)/pip install --progress-bar off --no-compile --require-hashes --no-deps --no-build-isolation --use-pep517 -r $< | awk -v screen=$$screen "$$FETCHED" >&2
-	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
+	@$(call INSTALL,.venv,--no-build-isolation --use-pep517 -r $<)
 	@touch $@
 
 servers: venv ## download the servers for the tests of stores, PostgreSQL and NATS to ~/.cache/iceberg-sfn
 	@$(BIN)/python deploy/fetch/servers.py
 
-catalog: jars ## run Iceberg's own REST catalog with a table on port 8181, to try the listener with
+catalog: jars ## run Iceberg's own REST catalog with a table on port 8181, to try the listener with (without Java: sfn demo-catalog)
 	@$(BIN)/python deploy/rest-fixture/serve.py build/lake 8181
 
-demo: venv ## show a real catalog, the listener and a table, end to end (without Java: PyIceberg's SQL catalog)
-	@$(MAKE) jars || echo >&2 "make: no catalog server: the demo uses PyIceberg's SQL catalog"
-	@$(BIN)/sfn demo
+demo: demo-venv ## show a catalog, the listener and a table, end to end (after make jars: with Iceberg's own REST catalog)
+	@.venv-demo/bin/sfn demo
 
 tour: spark jars ## show the life of a table in Spark SQL, step by step (about two minutes)
 	@$(BIN)/python -m tests.spark.tour
@@ -88,6 +107,13 @@ test: lint ## lint, then run every test, JOBS at a time; tests are skipped if th
 	@$(MAKE) spark || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no PySpark, or no runtime of Iceberg's for it: the tests that need them are skipped, and listed at the end"; }
 	@$(MAKE) build/docs-venv/installed || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no generator for the documentation site: its tests are skipped, and listed at the end"; }
 	@$(BIN)/pytest $(PARALLEL) $(MEASURE)
+
+dist: venv ## build wheel and sdist into dist, twice and equal, check them, and test the wheel in an empty environment
+	@$(BIN)/python deploy/release/dist.py
+	@$(MAKE) dist-test
+
+dist-test: venv ## run the acceptance tests against the wheel in dist, in an empty environment
+	@$(BIN)/python deploy/release/acceptance.py
 
 # For everyday work, in two minutes: left out are tests that are slow, suites that need a server, and adapters of contract
 # tests that need one. Two processes, because each of them collects all tests.
@@ -173,6 +199,7 @@ lock: ## resolve and pin the dependencies again (newer versions: make lock UPGRA
 	pin $$(read_project '("--extra=" + extra for extra in project["optional-dependencies"] if extra != "spark")') -o deploy/requirements.lock pyproject.toml; \
 	read_project '(one for one in project["optional-dependencies"]["spark"] if one.startswith("pyspark"))' | \
 	  pin --constraint deploy/requirements.lock -o deploy/spark.lock -; \
+	pin --extra demo --constraint deploy/requirements.lock -o deploy/demo.lock pyproject.toml; \
 	pin --extra pyiceberg --extra s3 --extra azure --extra gcs --extra postgres --extra nats --constraint deploy/requirements.lock -o deploy/image.lock pyproject.toml; \
 	read_project '(one for extra in ("demo", "read") for one in project["optional-dependencies"][extra] if extra == "read" or one.startswith("duckdb"))' | \
 	  pin --constraint deploy/requirements.lock -o deploy/compose/engine/engine.lock -; \
@@ -181,5 +208,5 @@ lock: ## resolve and pin the dependencies again (newer versions: make lock UPGRA
 	pin -o deploy/docs.lock deploy/site/requirements.txt
 
 clean: ## remove everything that these targets created in this folder
-	rm -rf .venv build dist .grimp_cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-demo build dist .grimp_cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find deploy service tests -name __pycache__ -type d -prune -exec rm -rf {} +

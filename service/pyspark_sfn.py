@@ -43,7 +43,7 @@ def _rows(options: dict[str, str]) -> SfnLoad:
         from sfn.errors import SfnError
         from sfn.spark.engine_sfn import SfnLoad
     except ImportError as error:
-        remedy = "pip install '.[spark]' there, or set PYSPARK_PYTHON to the Python that has it"
+        remedy = "install the extra `spark` there, or set PYSPARK_PYTHON to the Python that has it"
         raise ImportError(f'format("sfn") lacks a package in {sys.executable}: {error}; {remedy}') from error
     try:
         return SfnLoad(options)

@@ -53,7 +53,7 @@ def _timeline(options: dict[str, str]) -> TimelineLoad:
         from sfn.errors import SfnError
         from sfn.spark.source_timeline import TimelineLoad
     except ImportError as error:
-        remedy = "pip install '.[spark]' there, or set PYSPARK_PYTHON to the Python that has it"
+        remedy = "install the extra `spark` there, or set PYSPARK_PYTHON to the Python that has it"
         raise ImportError(f'format("sfn-log") lacks a package in {sys.executable}: {error}; {remedy}') from error
     try:
         return TimelineLoad(options)

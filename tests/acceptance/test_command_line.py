@@ -15,7 +15,18 @@ from tests.support.command_line import executed, forked, place, sfn
 from tests.support.service import configure, lake
 
 READING = ["resolve", "history", "inspect", "verify"]
-WITHOUT_SERVICE = ["init", "config", "serve", "check", "demo", "facade", *READING, "audit", "healthcheck"]
+WITHOUT_SERVICE = [
+    "init",
+    "config",
+    "serve",
+    "check",
+    "demo",
+    "demo-catalog",
+    "facade",
+    *READING,
+    "audit",
+    "healthcheck",
+]
 WITH_SERVICE = ["status", "tables", "audit-log", "notify", "reconcile", "dead-letters", "release", "adopt", "retire"]
 COMMANDS = [
     *((name,) for name in WITHOUT_SERVICE + WITH_SERVICE),

@@ -80,6 +80,12 @@ CELLS: Final[Mapping[str, Cells]] = {
         ("--java /absent/java", "/absent/java"),
         ("more", "unexpected extra argument"),
     ),
+    "demo-catalog": Cells(
+        "tests/acceptance/test_demo.py",
+        "prints no result",
+        "tests/acceptance/test_demo.py",
+        ("{tmp}/lake --port 65536", "--port"),
+    ),
     "resolve": Cells(
         ("{table}", r"file:\S+metadata.json$"),
         ("{table}",),

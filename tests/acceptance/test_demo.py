@@ -1,21 +1,23 @@
-"""`sfn demo` and `make catalog`: a table to look at, and a real catalog for who has none."""
+"""`sfn demo`, `sfn demo-catalog` and `make catalog`: a table to read, and a catalog for users without one."""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
-from sfn.demo import environment
+from sfn.demo.lake import require_packages
+from sfn.extras import DISTRIBUTION, install_command, requirement
 from tests.support.programs import runtime
 
 SFN = Path(sys.executable).with_name("sfn")
@@ -26,7 +28,7 @@ SURROUNDINGS = {name: value for name, value in os.environ.items() if not name.st
 @pytest.fixture(name="surroundings")
 def fixture_surroundings(tmp_path: Path) -> dict[str, str]:
     """An environment in which the demo can run, with an empty folder for temporary files."""
-    environment.require_packages()
+    require_packages()
     found = runtime()
     folder = {"TMPDIR": str(tmp_path), "SFN_JAVA": str(found.java), "SFN_JARS": str(found.jars)}
     # A proxy where nobody listens, for loopback addresses too.
@@ -41,17 +43,14 @@ def left_behind(folder: Path) -> list[str]:
     return [command for command in commands if str(folder) in command]
 
 
-def told_in_order(surroundings: dict[str, str], *parts: str) -> str:
-    """The demo, which must end well and tell of these parts in their order; its first line."""
-    done = subprocess.run(
-        [SFN, "demo"], env=surroundings, capture_output=True, text=True, timeout=5 * MINUTE, check=False
-    )
+def told_in_order(surroundings: dict[str, str], *parts: str, command: Sequence[str | Path] = (SFN, "demo")) -> None:
+    """Run the demo, which must end well and print these parts in their order."""
+    done = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=5 * MINUTE, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     told = re.sub(r"^ *[0-9.]+ s +", "", done.stdout, flags=re.MULTILINE)
     position = 0
     for part in parts:
         position = told.index(part, position) + len(part)
-    return told.partition("\n")[0]
 
 
 STORY = (
@@ -95,15 +94,30 @@ def test_it_shows_what_it_should_and_leaves_nothing_behind(surroundings: dict[st
     assert not list(tmp_path.iterdir())
 
 
-def test_without_the_jars_it_says_so_first_and_does_with_another_catalog(tmp_path: Path) -> None:
+def without_runtime(tmp_path: Path) -> dict[str, str]:
+    """An environment in which `make jars` downloaded nothing."""
     (tmp_path / "tmp").mkdir()
-    empty = {"XDG_CACHE_HOME": str(tmp_path), "TMPDIR": str(tmp_path / "tmp")}
-    without = {name: value for name, value in SURROUNDINGS.items() if name not in {"SFN_JAVA", "SFN_JARS"}}
-    first = told_in_order({**without, **empty}, "PyIceberg's SQL catalog, in a SQLite file", *STORY)
-    assert first.startswith("No REST catalog server, so PyIceberg's SQL catalog is used: ")
-    assert "make jars" in first
+    own = {name: value for name, value in SURROUNDINGS.items() if name not in {"SFN_JAVA", "SFN_JARS"}}
+    return {**own, "XDG_CACHE_HOME": str(tmp_path), "TMPDIR": str(tmp_path / "tmp")}
+
+
+def test_without_the_jars_the_catalog_is_one_of_pyiceberg(tmp_path: Path) -> None:
+    told_in_order(without_runtime(tmp_path), "PyIceberg's SQL catalog, behind a small REST server", *STORY)
     assert not left_behind(tmp_path)
     assert not list((tmp_path / "tmp").iterdir())
+
+
+WITHOUT_PYARROW = """
+import sys
+sys.modules["pyarrow"] = None
+sys.argv[1:] = ["demo"]
+from sfn.cli.main import main
+main()
+"""
+
+
+def test_the_demo_needs_no_pyarrow(tmp_path: Path) -> None:
+    told_in_order(without_runtime(tmp_path), *STORY, command=(sys.executable, "-c", WITHOUT_PYARROW))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
@@ -132,12 +146,45 @@ def test_jars_that_are_named_are_wanted(tmp_path: Path) -> None:
     assert "make jars" in done.stderr
 
 
-def test_without_its_dependencies_it_says_what_to_do() -> None:
-    block = "import sys; sys.modules['pyiceberg'] = None; sys.argv[1:] = ['demo']"
-    command = [sys.executable, "-c", f"{block}; from sfn.cli.main import main; main()"]
-    done = subprocess.run(command, env=SURROUNDINGS, capture_output=True, text=True, timeout=MINUTE, check=False)
+WITHOUT_PACKAGES = """
+import sys
+sys.modules["pyiceberg"] = None
+sys.argv[1:] = sys.argv[1:] or ["demo"]
+from sfn.cli.main import main
+main()
+"""
+
+
+def without_packages(command: str, *more: str, uv: Path | None = None) -> subprocess.CompletedProcess[str]:
+    surroundings = {name: value for name, value in SURROUNDINGS.items() if name != "UV"}
+    line = [sys.executable, "-c", WITHOUT_PACKAGES, command, *more]
+    environ = surroundings | ({} if uv is None else {"UV": str(uv)})
+    return subprocess.run(line, env=environ, capture_output=True, text=True, timeout=MINUTE, check=False)
+
+
+@pytest.mark.parametrize("command", ["demo", "demo-catalog"])
+def test_without_its_packages_it_names_the_command_that_installs_them(command: str) -> None:
+    done = without_packages(command)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "sfn demo: expected PyIceberg and DuckDB, found no pyiceberg; pip install '.[demo]'\n"
+    remedy = install_command("demo")
+    assert done.stderr == f"sfn demo: expected PyIceberg and DuckDB, found no pyiceberg; {remedy}\n"
+
+
+def test_uv_runs_the_demo_again_with_its_packages(tmp_path: Path) -> None:
+    uv = tmp_path / "uv"
+    uv.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    uv.chmod(0o755)
+    done = without_packages("demo-catalog", "--port", "0", uv=uv)
+    assert done.returncode == 0
+    expected = ["tool", "run", "--from", requirement("demo"), DISTRIBUTION, "demo-catalog", "--port", "0", "--fetched"]
+    assert done.stdout.splitlines() == expected
+    assert "uv fetches them" in done.stderr
+
+
+def test_uv_runs_the_demo_again_only_once() -> None:
+    done = without_packages("demo", "--fetched", uv=Path(sys.executable))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert install_command("demo") in done.stderr
 
 
 ROOT = Path(__file__).parents[2]
@@ -145,13 +192,10 @@ SERVE = ROOT / "deploy" / "rest-fixture" / "serve.py"
 
 
 @contextmanager
-def catalog(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """The command on any free port; it is interrupted in the end, and must end well."""
-    found = runtime()
-    told = {"SFN_JAVA": str(found.java), "SFN_JARS": str(found.jars)}
-    command, pipe = [sys.executable, str(SERVE), str(folder), "0"], subprocess.PIPE
-    surroundings = {**os.environ, **told}  # noqa: TID251 - a child's
-    running = subprocess.Popen(command, env=surroundings, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+def catalog(*command: str | Path, environ: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """A command that runs a catalog; it is interrupted in the end, and must end well."""
+    pipe = subprocess.PIPE
+    running = subprocess.Popen(command, env=environ, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     with running:
         try:
             yield running
@@ -174,13 +218,38 @@ def commit(running: subprocess.Popen[str]) -> str:
     return told(running)
 
 
-def test_each_line_is_a_commit_and_what_was_committed_stays(tmp_path: Path) -> None:
-    with catalog(tmp_path / "lake") as running:
+def commits_stay(folder: Path, *command: str | Path, environ: dict[str, str]) -> None:
+    """Each line on standard input must be a commit, and a second start must continue."""
+    with catalog(*command, environ=environ) as running:
         page = [told(running) for _ in range(4)]
-        assert page[1].endswith(f" {tmp_path}/lake/warehouse")
+        assert page[1].endswith(f" {folder}/warehouse")
         assert "sales.orders" in page[2]
-        assert "00000-" in page[2]
         pointers = [commit(running), commit(running)]
     assert [Path(pointer).name[:6] for pointer in pointers] == ["00001-", "00002-"]
-    with catalog(tmp_path / "lake") as running:
-        assert [told(running) for _ in range(4)][2].endswith(f" at {pointers[-1]}")
+    with catalog(*command, environ=environ) as running:
+        again = [told(running) for _ in range(4)]
+        assert again[1] == page[1]
+        assert "sales.orders" in again[2]
+        assert Path(commit(running)).name.startswith("00003-")
+    assert not left_behind(folder)
+
+
+def test_each_line_is_a_commit_to_the_demos_catalog_and_commits_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "lake"
+    commits_stay(folder, SFN, "demo-catalog", folder, "--port", "0", environ=SURROUNDINGS)
+
+
+def test_each_line_is_a_commit_to_icebergs_own_catalog_and_commits_stay(tmp_path: Path) -> None:
+    found = runtime()
+    folder = tmp_path / "lake"
+    environ = {**SURROUNDINGS, "SFN_JAVA": str(found.java), "SFN_JARS": str(found.jars)}
+    commits_stay(folder, sys.executable, SERVE, folder, "0", environ=environ)
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        command: list[str | Path] = [SFN, "demo-catalog", tmp_path / "lake", "--port", str(port)]
+        done = subprocess.run(command, env=SURROUNDINGS, capture_output=True, text=True, timeout=MINUTE, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"port {port}: Address already in use" in done.stderr

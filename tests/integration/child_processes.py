@@ -70,9 +70,9 @@ def duckdb(uri: str, *statements: str) -> None:
     """Print the rows of each statement, a line each."""
     import json
 
-    from sfn.demo.environment import duckdb_for_iceberg
+    from sfn.demo.lake import duckdb_for_iceberg
 
-    with duckdb_for_iceberg() as session:
+    with duckdb_for_iceberg("httpfs") as session:
         session.execute(f"ATTACH '' AS lake (TYPE iceberg, ENDPOINT '{uri}', AUTHORIZATION_TYPE 'none')")
         for statement in statements:
             print(json.dumps(session.execute(statement).fetchall()))

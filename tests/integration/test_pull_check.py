@@ -18,6 +18,7 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from sfn.cli.check_config import Severity
 from sfn.cli.run_checks import pull_findings
+from sfn.extras import install_command
 from sfn.pull import SourceUnavailable
 from sfn.pull.nats import NatsServer
 from sfn.pull.nats_connection import DurableConsumer, NatsOptions
@@ -154,7 +155,7 @@ async def test_a_package_that_is_missing_is_told(ground: Ground, place: Place, m
             "pull.events",
             "error",
             "expected the packages that NATS needs, found no module nats.errors",
-            "pip install '.[nats]'",
+            install_command("nats"),
         )
     ]
 

@@ -57,7 +57,7 @@ def test_manifests_are_valid_for_the_oldest_kubernetes(manifests: Mapping[str, P
 @cache
 def schema(name: str) -> Any:  # noqa: ANN401 - JSON
     """Return a schema of the newest Kubernetes."""
-    place = folder("SFN_KUBERNETES_SCHEMAS") / f"v{NEWEST}-local-strict"
+    place = tool("kubernetes-schemas") / f"v{NEWEST}-local-strict"
     return json.loads((place / f"{name}.json").read_text())
 
 

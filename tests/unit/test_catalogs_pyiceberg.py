@@ -32,6 +32,7 @@ from sfn.catalogs import pyiceberg as adapter
 from sfn.catalogs.pyiceberg import PyIcebergCatalog, PyIcebergSettings, check_can_open
 from sfn.concurrency import unfinished_calls
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
+from sfn.extras import install_command
 from tests.unit.library_ground import ORDERS, PRIVATE, Database, opening, planned, trouble_of
 
 LOCKED = sqlalchemy.exc.OperationalError("SELECT 1", {}, sqlite3.OperationalError("database is locked"))
@@ -377,7 +378,7 @@ def test_a_configured_identity_is_taken() -> None:
         ({"type": "sql", "uri": "nodialect://u:s3cret@h"}, "properties.uri: expected a database URL of SQLAlchemy"),
         ({"uri": "postgresql+nodriver://u:s3cret@h"}, "properties.uri: expected a database URL of SQLAlchemy"),
         ({"uri": "postgresql+asyncpg://u:s3cret@h"}, "found asyncpg, which PyIceberg cannot use; such as postgresql"),
-        ({"uri": "postgresql+pg8000://u:s3cret@h"}, "found no module pg8000; pip install '.[pyiceberg]'"),
+        ({"uri": "postgresql+pg8000://u:s3cret@h"}, f"found no module pg8000; {install_command('pyiceberg')}"),
         ({"uri": "postgresql://u:s3cret@h"}, "it installs psycopg2: postgresql+psycopg2://"),
         ({"uri": "sqlite://"}, "found a database in memory, which no other process sees"),
         ({"uri": "sqlite:///:memory:"}, "found a database in memory, which no other process sees"),
@@ -474,7 +475,7 @@ except Exception as error:
 """
     assert python(code) == (
         "catalogs.prod.properties.type: expected PyIceberg, and the packages that it needs for such a catalog, "
-        f"found no module {missing}; pip install '.[pyiceberg]'"
+        f"found no module {missing}; {install_command('pyiceberg')}"
     )
 
 

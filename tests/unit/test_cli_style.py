@@ -37,7 +37,7 @@ VARYING_HELP: Final[Mapping[str, str]] = {
 }
 """The pattern of the help text of options that name the object of their command."""
 SHORT_FORMS: Final = {"-h": "--help", "-y": "--yes"}
-WITHOUT_RESULT: Final = {"init", "serve", "demo", "facade", "healthcheck"}
+WITHOUT_RESULT: Final = {"init", "serve", "demo", "demo-catalog", "facade", "healthcheck"}
 METAVAR: Final = re.compile(r"[A-Z][A-Z_]*([.=|:][A-Z_]+)*(,…)?|[a-z-]+(\|[a-z-]+)+")
 DURATION: Final = "DURATION"
 

@@ -47,7 +47,7 @@ BENEATH = {"botocore", "sqlalchemy"}
 """What PyIceberg's extras bring to speak to AWS and to databases."""
 WITH_SPARK = {"py4j", "pyroaring"}
 """Parts of PySpark and of PyIceberg."""
-EXTENSIONS = {"duckdb_extension_avro", "duckdb_extension_httpfs", "duckdb_extension_iceberg"}
+EXTENSIONS = {"duckdb_extension_avro", "duckdb_extension_iceberg"}
 """Files that DuckDB loads."""
 
 
@@ -133,14 +133,15 @@ def test_the_demo_needs_what_it_imports_beside() -> None:
 
 
 def test_what_it_says_to_install_is_there_to_be_installed() -> None:
-    """It is on no index: only a clone of it has extras, and those alone that it names."""
+    """It is on no index yet: no page names it without a file, and extras are those of the project."""
     pages = [*PACKAGE.rglob("*.py"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/*.toml"), ROOT / "README.md"]
     texts = {page: page.read_text() for page in pages}
-    assert [page for page, text in texts.items() if f"{PROJECT['name']}[" in text] == []
+    from_an_index = re.compile(rf"{PROJECT['name']}\[[a-z0-9,]+\](?! @)")
+    assert [page for page, text in texts.items() if from_an_index.search(text)] == []
     told = {
         extra
         for text in texts.values()
-        for named in re.findall(r"'\.\[([a-z0-9,]+)\]'", text)
+        for named in re.findall(r"(?:'\.|whl|iceberg-sfn)\[([a-z0-9,]+)\]", text)
         for extra in named.split(",")
     }
     assert {"s3", "postgres"} <= told <= set(PROJECT["optional-dependencies"])

@@ -15,6 +15,7 @@ from sfn.app.endpoints import build_access_control, build_facade
 from sfn.catalogs.rest.settings import RestSettings
 from sfn.clock import SystemClock
 from sfn.errors import FatalError, SfnError
+from sfn.extras import install_command
 from sfn.facade.app import Receive, Scope, Send
 from sfn.inbox.transitions import MAX_PAUSE
 from sfn.settings import load, load_client, mistaken_variables
@@ -402,7 +403,7 @@ except ConfigurationError as error:
     module = missing.partition(".")[0]
     assert made.stdout.strip() == (
         f"catalogs.prod.auth: expected the packages that {auth} needs, found no module {module}; "
-        f"pip install '.[{extra}]'"
+        f"{install_command(extra)}"
     )
 
 

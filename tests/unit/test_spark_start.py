@@ -9,6 +9,7 @@ import pytest
 
 import sfn.spark
 from sfn.errors import NotInstalled
+from sfn.extras import install_command
 from sfn.spark import start
 from sfn.spark.start import check_java, check_packages
 
@@ -77,7 +78,7 @@ def test_packages_of_other_versions_are_told(
         check_packages()
     text = one_line(refused.value)
     assert said in text
-    assert text.endswith("; pip install '.[spark]'")
+    assert text.endswith(f"; {install_command('spark')}")
 
 
 @pytest.mark.parametrize("name", sfn.spark.__all__)

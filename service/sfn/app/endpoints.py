@@ -17,6 +17,7 @@ from sfn.clock import Clock, SystemClock
 from sfn.concurrency import WatchedFiles
 from sfn.domain.identifiers import JobKey
 from sfn.errors import FatalError, SfnError
+from sfn.extras import install_command
 from sfn.facade import TableSource
 from sfn.facade.app import Facade, FacadeApplication, FacadeOptions, mount_facade
 from sfn.facade.discovery import ScannedTables, folder_scans
@@ -467,7 +468,7 @@ def build_pull_server(name: str, pull: PullSettings) -> CheckableServer:
             f"pull.{name}",
             expected="the packages that NATS needs",
             found=f"no module {error.name}",
-            remedy="pip install '.[nats]'",
+            remedy=install_command("nats"),
         ) from error
     durable = (
         None

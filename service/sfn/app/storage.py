@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from sfn.catalogs import VendedCredential
 from sfn.errors import ErrorScope, Permanent
+from sfn.extras import install_command
 from sfn.mounts import MOUNTS, mounts, mounts_of
 from sfn.settings.root import Settings
 from sfn.settings.sections import StoreSettings
@@ -142,7 +143,7 @@ class RemoteStores:
                     scope=ErrorScope.STORE,
                     expected=f"the packages that {scheme}: needs",
                     found=f"no module {error.name}",
-                    remedy=f"pip install '.[{_EXTRAS[scheme]}]'",
+                    remedy=install_command(_EXTRAS[scheme]),
                 ) from error
         return self._makers[scheme]
 

@@ -378,7 +378,7 @@ def _event(sender: EventAccess, notification: AuditNotification) -> Mapping[str,
     return event | {key: text for key, text in optional.items() if text is not None}
 
 
-EXECUTORS_REMEDY: Final = "check Spark's log; every executor needs the packages of the driver: pip install '.[spark]'"
+EXECUTORS_REMEDY: Final = "check Spark's log; every executor needs the packages of the extra `spark`"
 _RERUN_REMEDY: Final = "run it again: finished slices stay in the report, and the run is resumed"
 OnProgress = Callable[[int, int], None]
 """Called with the number of slices done, and their total."""

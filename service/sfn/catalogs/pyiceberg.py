@@ -24,9 +24,10 @@ from sfn.clock import SystemClock
 from sfn.concurrency import AbandonableThreads, TimedOut
 from sfn.domain.identifiers import TableIdentifier
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
+from sfn.extras import install_command
 from sfn.telemetry import tracing
 
-EXTRA: Final = "pip install '.[pyiceberg]'"
+EXTRA: Final = install_command("pyiceberg")
 IMPLEMENTATION: Final = "py-catalog-impl"
 KINDS: Final = {
     "dynamodb": "pyiceberg.catalog.dynamodb.DynamoDbCatalog",

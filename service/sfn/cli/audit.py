@@ -220,7 +220,9 @@ def read_report(
     try:
         from sfn.audit import read, storage
     except ImportError as error:
-        remedy = "pip install '.[read]'"
+        from sfn.extras import install_command
+
+        remedy = install_command("read")
         raise NotInstalled(
             "sfn audit report", expected="PyIceberg and PyArrow", found=str(error), remedy=remedy
         ) from None

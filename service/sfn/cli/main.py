@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 import ssl
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from importlib.metadata import version
-from pathlib import Path
-from types import FrameType
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
@@ -20,6 +17,7 @@ from sfn.cli import (
     check,
     config,
     dead_letters,
+    demo,
     facade,
     init,
     notify,
@@ -32,6 +30,7 @@ from sfn.cli import (
 )
 from sfn.cli.options import FAILED, WRONG_USAGE, examples
 from sfn.errors import SfnError
+from sfn.extras import DISTRIBUTION
 
 
 def serve(config: options.Config = None, roles: options.Roles = "receiver,worker,gateway,facade,admin") -> None:
@@ -58,61 +57,6 @@ def serve(config: options.Config = None, roles: options.Roles = "receiver,worker
         raise typer.Exit(WRONG_USAGE) from None
 
     raise typer.Exit(service.run(settings, roles=chosen, file=find_file(config)))
-
-
-def demo(
-    java: Annotated[
-        Path | None,
-        typer.Option(
-            "--java",
-            metavar="FILE",
-            envvar="SFN_JAVA",
-            help="The java executable, version 17 or newer.",
-            show_default=False,
-        ),
-    ] = None,
-    jars: Annotated[
-        Path | None,
-        typer.Option(
-            "--jars",
-            metavar="DIRECTORY",
-            envvar="SFN_JARS",
-            help="The folder with the jars of the catalog server.",
-            show_default=False,
-        ),
-    ] = None,
-    cache: Annotated[Path | None, typer.Option(envvar="XDG_CACHE_HOME", hidden=True)] = None,
-) -> None:
-    """Run a real catalog, the listener and a table in a temporary folder, and show each step.
-
-    The default Java and jars are those that `make jars` downloaded. Without them the demo uses PyIceberg's SQL catalog,
-    and says so in its first line.
-    """
-    from sfn.demo.environment import find_runtime, require_packages
-    from sfn.errors import Permanent, SfnError
-
-    # Without a handler, SIGTERM would end the demo and leave its temporary folder behind.
-    signal.signal(signal.SIGTERM, _end)
-    runtime, without = None, ""
-    try:
-        try:
-            runtime = find_runtime(java=java, jars=jars, cache=cache)
-        except Permanent as error:
-            # A Java or jars that the user named must not be replaced by another catalog.
-            if java is not None or jars is not None:
-                raise
-            without = str(error)
-        require_packages()
-        from sfn.demo.demo import run_demo
-
-        run_demo(runtime, typer.echo, without)
-    except SfnError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(FAILED) from None
-
-
-def _end(number: int, _: FrameType | None) -> None:
-    raise SystemExit(128 + number)
 
 
 TIMEOUT: Final = 5.0
@@ -190,8 +134,6 @@ def healthcheck(
         raise typer.Exit(FAILED) from None
 
 
-DISTRIBUTION = "iceberg-sfn"
-
 _INSPECT, _ACT = "Inspect", "Act on the running service"
 
 app = typer.Typer(
@@ -231,7 +173,10 @@ app.add_typer(config.app)
 app.command("facade", epilog=examples("sfn facade /warehouse", "sfn facade s3://lake --token-file readers"))(
     facade.facade
 )
-app.command("demo", epilog=examples("sfn demo"))(demo)
+app.command("demo", epilog=examples("sfn demo"))(demo.demo)
+app.command("demo-catalog", epilog=examples("sfn demo-catalog", "sfn demo-catalog build/lake --port 8182"))(
+    demo.demo_catalog
+)
 app.command(
     "resolve",
     rich_help_panel=_INSPECT,

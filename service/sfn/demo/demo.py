@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TypeVar
 
 from pyiceberg.catalog.rest import RestCatalog
 from requests import Session
 from typing_extensions import override
 
-from sfn.demo import environment
 from sfn.demo.environment import (
-    NAMESPACE,
     CatalogServer,
-    ItemRow,
-    Lake,
     RestCatalogServer,
     RunningService,
     ServerRuntime,
+    SqlCatalogServer,
     running_service,
 )
+from sfn.demo.lake import NAMESPACE, ItemRow, Lake, read_with_duckdb, read_with_pyiceberg
 from sfn.errors import Dropped, SfnError, Unreadable
 from sfn.reader.api import resolve
 from sfn.sfnfile import document, version_hint
 from sfn.sfnfile.naming import FileLayout, FileOwner
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog.sql import SqlCatalog
 
 T = TypeVar("T")
 
@@ -112,50 +106,6 @@ class DirectCatalog(RestCatalog):
         return session
 
 
-SQL_CATALOG_NAME = "demo"
-"""The catalog's name in the database, which may hold several."""
-
-
-class SqlCatalogFile:
-    """PyIceberg's SQL catalog in a folder, with its database and warehouse. An outage is a lock on the database."""
-
-    title = "PyIceberg's SQL catalog, in a SQLite file"
-
-    def __init__(self, folder: Path) -> None:
-        self.warehouse = (folder / "warehouse").as_uri()
-        self.place = f"sqlite:///{folder / 'catalog.db'}"
-        self.settings = (
-            f'type = "pyiceberg"\nproperties = {{ type = "sql", uri = "{self.place}", name = "{SQL_CATALOG_NAME}" }}'
-        )
-        self.upstream: str | None = None
-        self._database = folder / "catalog.db"
-        self._lock: sqlite3.Connection | None = None
-        (folder / "warehouse").mkdir()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.start()
-
-    def start(self) -> None:
-        """Unlock the database."""
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
-
-    def stop(self) -> None:
-        """Lock the database, as a migration would."""
-        self._lock = sqlite3.connect(self._database, isolation_level=None)
-        self._lock.execute("BEGIN EXCLUSIVE")
-
-    def client(self, through: str | None = None) -> SqlCatalog:
-        """Return a client; the first one creates the database. There is no gateway, so `through` is ignored."""
-        from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415 - an optional dependency
-
-        return SqlCatalog(SQL_CATALOG_NAME, uri=self.place, warehouse=self.warehouse)
-
-
 _COMMITS: tuple[tuple[ItemRow, ...], ...] = (
     ((1, "anvil", 19.5), (2, "rope", 4.25)),
     ((3, "magnet", 12.0),),
@@ -165,20 +115,17 @@ _ROW_DURING_OUTAGE: ItemRow = (6, "umbrella", 8.0)
 _OUTAGE = 2.0
 
 
-def run_demo(runtime: ServerRuntime | None, say: Callable[[str], None], reason_without_runtime: str = "") -> None:
+def run_demo(runtime: ServerRuntime | None, say: Callable[[str], None]) -> None:
     """Run all steps in a temporary folder. The folder and all processes are removed at the end.
 
     Args:
-        runtime: Java and jars of the catalog server; None to use PyIceberg's SQL catalog.
+        runtime: Java and jars of Iceberg's own catalog server; None to use PyIceberg's SQL catalog.
         say: prints a line.
-        reason_without_runtime: the reason why there is no runtime.
 
     Raises:
         SfnError: a result is not the expected one.
     """
     narrator = Narrator(say)
-    if runtime is None:
-        narrator.say(f"No REST catalog server, so PyIceberg's SQL catalog is used: {reason_without_runtime}")
     narrator.step("Check the requirements: PyIceberg, DuckDB and a temporary folder")
     with TemporaryDirectory(prefix="sfn-demo-") as folder:
         narrator.note(folder)
@@ -195,18 +142,17 @@ class _Demo:
     def run(self, runtime: ServerRuntime | None) -> None:
         with ExitStack() as stack:
             folder = self.folder / "catalog"
-            folder.mkdir()
-            server: RestCatalogServer | SqlCatalogFile
-            server = SqlCatalogFile(folder) if runtime is None else RestCatalogServer(folder, runtime)
+            server = SqlCatalogServer(folder) if runtime is None else RestCatalogServer(folder, runtime)
             self.narrator.step(f"Start a catalog: {server.title}")
             stack.enter_context(server)
-            self.narrator.note(f"the catalog answers at {server.place}; its tables are below {server.warehouse}")
+            self.narrator.note(f"the catalog answers at {server.uri}; its tables are below {server.warehouse}")
             self.narrator.step("Start the listener: sfn serve, in a process of its own")
             service = stack.enter_context(running_service(self.folder, server))
             self.narrator.note(f"the listener is ready at {service.url}; its inbox is a SQLite file")
-            if service.gateway is not None:
-                self.narrator.note(f"the gateway is {service.gateway}: clients only change the catalog's address")
-            users = _TableUsers(self.narrator, Lake.connect(server, service.gateway), service)
+            self.narrator.note(f"the gateway is {service.gateway}: clients only change the catalog's address")
+            lake = Lake.connect(server, service.gateway)
+            lake.create_namespace()
+            users = _TableUsers(self.narrator, lake, service)
             users.create(
                 "orders",
                 "the file names the current metadata file; `guid` is the table, `AsOfOrdinal` orders the versions",
@@ -228,11 +174,13 @@ class _Demo:
         self.narrator.note(f"of {NAMESPACE}.sales only a directory is left: {directory}")
         expected = [*(row for rows in _COMMITS for row in rows), _ROW_DURING_OUTAGE]
         self.narrator.step("Read the table from its directory alone")
-        found = environment.read_with_duckdb(directory)
+        found = read_with_duckdb(directory)
         self.narrator.check("DuckDB: SELECT * FROM iceberg_scan('<directory>')", expected=expected, found=found)
         self._show(found)
-        found = environment.read_with_pyiceberg(directory)
-        self.narrator.check("PyIceberg: StaticTable with sfn.resolve('<directory>')", expected=expected, found=found)
+        found = read_with_pyiceberg(directory)
+        self.narrator.check(
+            "PyIceberg: sfn.resolve('<directory>') and a scan; DuckDB reads the files", expected=expected, found=found
+        )
         self._show(found)
 
     def _show(self, rows: Sequence[ItemRow]) -> None:
@@ -241,36 +189,29 @@ class _Demo:
 
 @dataclass(slots=True)
 class _TableUsers:
-    """The clients of the tables. They commit through the gateway, or send events to the listener."""
+    """The clients of the tables. They commit through the gateway."""
 
     narrator: Narrator
     lake: Lake
     service: RunningService
 
-    @property
-    def _route_text(self) -> str:
-        """Return how the listener learns of a commit."""
-        return ", and send an event" if self.service.gateway is None else ", through the gateway"
-
     def create(self, name: str, explanation: str) -> None:
-        self.narrator.step(f"Create the table {NAMESPACE}.{name} with PyIceberg{self._route_text}")
-        pointer = self.lake.create(name)
-        self._notify_and_wait(name, "create", pointer)
+        self.narrator.step(f"Create the table {NAMESPACE}.{name} with PyIceberg, through the gateway")
+        self._await_pointer(name, self.lake.create(name))
         file = self._sfn_file(self.lake.directory(name), name)
         self.narrator.note(f"the SFN file: {file}")
         self.narrator.note(explanation)
         self.narrator.show(*file.read_text().splitlines())
 
     def append(self, name: str, rows: Sequence[ItemRow]) -> None:
-        self.narrator.step(f"Commit {len(rows)} row{'s' * (len(rows) > 1)} to {NAMESPACE}.{name}{self._route_text}")
-        self._notify_and_wait(name, "commit", self.lake.append(name, *rows))
+        self.narrator.step(f"Commit {len(rows)} row{'s' * (len(rows) > 1)} to {NAMESPACE}.{name}, through the gateway")
+        self._await_pointer(name, self.lake.append(name, *rows))
 
     def rename(self, old: str, new: str) -> None:
-        self.narrator.step(f"Rename {NAMESPACE}.{old} to {NAMESPACE}.{new}{self._route_text}")
+        self.narrator.step(f"Rename {NAMESPACE}.{old} to {NAMESPACE}.{new}, through the gateway")
         directory, pointer = self.lake.directory(old), self.lake.pointer(old)
         self.lake.rename(old, new)
-        self._notify(old, "rename", destination={"namespace": [NAMESPACE], "name": new})
-        self._await_pointer(directory, new, pointer)
+        self._await_pointer(new, pointer)
 
         def state_of_the_old() -> str:
             return document.parse(self._sfn_file(directory, old).read_bytes()).state.value
@@ -283,10 +224,9 @@ class _TableUsers:
 
     def create_and_drop(self, name: str) -> None:
         self.create(name, "each table has an SFN file of its own")
-        self.narrator.step(f"Drop {NAMESPACE}.{name}{self._route_text}")
+        self.narrator.step(f"Drop {NAMESPACE}.{name}, through the gateway")
         directory = self.lake.directory(name)
         self.lake.drop(name)
-        self._notify(name, "drop")
         waited = self.narrator.wait_for("the error of readers", lambda: _is_dropped(directory), expected=True)
         self.narrator.note(f"✓ {waited:.2f} s later readers get an error: two queries and a listing confirmed the drop")
         hint = self._version_hint_file(directory)
@@ -294,14 +234,13 @@ class _TableUsers:
 
     def block_and_replay(self, name: str, sibling: Path) -> None:
         self.narrator.step(
-            f"Put a foreign file in the place of an SFN file, and create {NAMESPACE}.{name}{self._route_text}"
+            f"Put a foreign file in the place of an SFN file, and create {NAMESPACE}.{name}, through the gateway"
         )
         directory = sibling.parent / name
         foreign = self._sfn_file(directory, name)
         foreign.parent.mkdir(parents=True)
         foreign.write_text("notes of another user")
         pointer = self.lake.create(name)
-        self._notify(name, "create", metadata_location=pointer)
         waited = self.narrator.wait_for(
             "a dead letter", lambda: self.service.count_log_records(outcome="dead") > 0, expected=True
         )
@@ -312,7 +251,7 @@ class _TableUsers:
         self.narrator.step("Remove the file, and replay the dead letter")
         foreign.unlink()
         self._run_command("dead-letters", "replay", "--table", f"{NAMESPACE}.{name}", "--yes")
-        self._await_pointer(directory, name, pointer)
+        self._await_pointer(name, pointer)
         self._run_command("status")
 
     def _run_command(self, *command: str) -> None:
@@ -321,19 +260,12 @@ class _TableUsers:
 
     def survive_outage(self, server: CatalogServer, name: str, row: ItemRow) -> None:
         directory, before = self.lake.directory(name), self.lake.pointer(name)
-        if self.service.gateway is None:
-            self.narrator.step(f"Commit to {NAMESPACE}.{name}, and stop the catalog before the event is sent")
-            pointer = self.lake.append(name, row)
-            server.stop()
-            self._notify(name, "commit", metadata_location=pointer)
-            self.narrator.note("✓ the event was accepted: it is stored in the inbox")
-        else:
-            self.narrator.step(f"Kill the listener, commit to {NAMESPACE}.{name} without it, and stop the catalog, too")
-            self.service.kill()
-            pointer = Lake(server.client()).append(name, row)
-            server.stop()
-            self.service.restart()
-            self.narrator.note("✓ the listener runs again, and no event reported the commit")
+        self.narrator.step(f"Kill the listener, commit to {NAMESPACE}.{name} without it, and stop the catalog, too")
+        self.service.kill()
+        pointer = Lake.connect(server).append(name, row)
+        server.stop()
+        self.service.restart()
+        self.narrator.note("✓ the listener runs again, and no event reported the commit")
         time.sleep(_OUTAGE)
         found = resolve(directory).metadata_location
         self.narrator.check(
@@ -346,19 +278,11 @@ class _TableUsers:
         self.narrator.step("Start the catalog again, and send no event")
         server.start()
         self.narrator.note("the catalog answers")
-        self._await_pointer(directory, name, pointer)
+        self._await_pointer(name, pointer)
 
-    def _notify_and_wait(self, name: str, operation: str, pointer: str) -> None:
-        directory = self.lake.directory(name)
-        self._notify(name, operation, metadata_location=pointer)
-        self._await_pointer(directory, name, pointer)
-
-    def _notify(self, name: str, operation: str, **more: object) -> None:
-        if self.service.gateway is None:
-            self.service.post_event({"namespace": [NAMESPACE], "name": name, "operation": operation, **more})
-
-    def _await_pointer(self, directory: Path, name: str, pointer: str) -> None:
+    def _await_pointer(self, name: str, pointer: str) -> None:
         """Wait until the SFN file and the version hint name the catalog's current metadata file."""
+        directory = self.lake.directory(name)
         what = f"the SFN file of {NAMESPACE}.{name}"
         waited = self.narrator.wait_for(what, lambda: resolve(directory, (NAMESPACE, name)).metadata_location, pointer)
         self.narrator.note(f"✓ {waited:.2f} s later the SFN file names {pointer.rsplit('/', 1)[-1]}")

@@ -1,175 +1,28 @@
-"""The processes of the demo: catalog servers and the listener; and the client that uses the tables."""
+"""The processes of the demo: catalog servers and the listener."""
 
 from __future__ import annotations
 
-import importlib
 import json
 import secrets
 import socket
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 import httpx
+from typing_extensions import override
 
 from sfn.errors import ErrorScope, Permanent, SfnError
-from sfn.reader.api import resolve
-from sfn.sfnfile.locations import canonical
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-    from pyiceberg.catalog import MetastoreCatalog
     from pyiceberg.catalog.rest import RestCatalog
-
-
-class CatalogServer(Protocol):
-    """A catalog in a folder, which can be stopped and started again.
-
-    Attributes:
-        title: the catalog's kind, in words.
-        place: its address.
-        warehouse: the location of its tables.
-        settings: the lines of the listener's section `catalogs.NAME`.
-        upstream: the address for a gateway; None if no gateway is possible.
-    """
-
-    title: str
-    place: str
-    warehouse: str
-    settings: str
-    upstream: str | None
-
-    def start(self) -> None:
-        """Start to answer."""
-        ...
-
-    def stop(self) -> None:
-        """Stop to answer, without a warning."""
-        ...
-
-    def client(self, through: str | None = None) -> RestCatalog | MetastoreCatalog:
-        """Return a client.
-
-        Args:
-            through: the gateway's URL; None for the catalog itself.
-        """
-        ...
-
-
-NAMESPACE = "shop"
-_NEEDED_PACKAGES = ("pyarrow", "pyiceberg", "duckdb", "duckdb_extension_iceberg")
-_EXTENSIONS = ("avro", "httpfs", "iceberg")
-ItemRow = tuple[int, str, float]
-
-
-def require_packages() -> None:
-    """Import the optional packages of the demo.
-
-    Raises:
-        SfnError: the optional dependencies are not installed.
-    """
-    for name in _NEEDED_PACKAGES:
-        try:
-            importlib.import_module(name)
-        except ImportError as error:
-            raise SfnError(
-                "sfn demo",
-                expected="PyIceberg and DuckDB",
-                found=f"no {error.name or name}",
-                remedy="pip install '.[demo]'",
-            ) from error
-
-
-@dataclass(frozen=True, slots=True)
-class Lake:
-    """A client of the tables of one namespace."""
-
-    catalog: RestCatalog | MetastoreCatalog
-
-    @classmethod
-    def connect(cls, server: CatalogServer, through: str | None) -> Lake:
-        """Connect, through a gateway if one is given, and create the namespace."""
-        catalog = server.client(through)
-        catalog.create_namespace(NAMESPACE)
-        return cls(catalog)
-
-    def create(self, name: str) -> str:
-        """Create an empty table. Return its metadata location."""
-        from pyiceberg.schema import Schema  # noqa: PLC0415 - an optional dependency
-        from pyiceberg.types import DoubleType, LongType, NestedField, StringType  # noqa: PLC0415 - an optional dependency
-
-        schema = Schema(
-            NestedField(1, "id", LongType(), required=False),
-            NestedField(2, "item", StringType(), required=False),
-            NestedField(3, "price", DoubleType(), required=False),
-        )
-        return str(self.catalog.create_table((NAMESPACE, name), schema).metadata_location)
-
-    def append(self, name: str, *rows: ItemRow) -> str:
-        """Commit rows. Return the new metadata location."""
-        import pyarrow as pa  # noqa: PLC0415 - an optional dependency
-
-        table = self.catalog.load_table((NAMESPACE, name))
-        ids, items, prices = zip(*rows, strict=True)
-        table.append(pa.table({"id": list(ids), "item": list(items), "price": list(prices)}))
-        return str(table.metadata_location)
-
-    def rename(self, old: str, new: str) -> None:
-        """Rename a table."""
-        self.catalog.rename_table((NAMESPACE, old), (NAMESPACE, new))
-
-    def drop(self, name: str) -> None:
-        """Drop a table without deleting its files."""
-        self.catalog.drop_table((NAMESPACE, name))
-
-    def pointer(self, name: str) -> str:
-        """Return the metadata location in the catalog."""
-        return str(self.catalog.load_table((NAMESPACE, name)).metadata_location)
-
-    def directory(self, name: str) -> Path:
-        """Return a table's directory."""
-        location = self.catalog.load_table((NAMESPACE, name)).location()
-        return Path(canonical(location).removeprefix("file://"))
-
-
-def read_with_pyiceberg(directory: Path) -> list[ItemRow]:
-    """Read a table's rows from its directory with PyIceberg and `sfn.resolve`."""
-    from pyiceberg.table import StaticTable  # noqa: PLC0415 - an optional dependency
-
-    table = StaticTable.from_metadata(resolve(directory).metadata_location)
-    return sorted((row["id"], row["item"], row["price"]) for row in table.scan().to_arrow().to_pylist())
-
-
-def read_with_duckdb(directory: Path) -> list[ItemRow]:
-    """Read a table's rows from its directory with DuckDB, which uses the version hint."""
-    with duckdb_for_iceberg() as connection:
-        return connection.execute(
-            "SELECT id, item, price FROM iceberg_scan(?) ORDER BY id", [str(directory)]
-        ).fetchall()
-
-
-def duckdb_for_iceberg() -> DuckDBPyConnection:
-    """Open DuckDB in memory with the extensions for Iceberg."""
-    import duckdb  # noqa: PLC0415 - an optional dependency
-
-    connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
-    for name in _EXTENSIONS:
-        connection.load_extension(str(_extension(name)))
-    return connection
-
-
-def _extension(name: str) -> Path:
-    """Return the file of an extension from its PyPI package, so that DuckDB downloads nothing."""
-    package = importlib.import_module(f"duckdb_extension_{name}")
-    (file,) = Path(str(package.__file__)).parent.glob(f"extensions/*/{name}.duckdb_extension")
-    return file
-
 
 # The guard kills its process group when its standard input ends. Only this process has the other end of the pipe, so
 # that happens when this process ends in any way. PR_SET_PDEATHSIG works on Linux only, and already acts when the
@@ -278,32 +131,30 @@ def find_runtime(*, java: Path | None = None, jars: Path | None = None, cache: P
     )
 
 
-class RestCatalogServer:
-    """Iceberg's REST catalog server, with its database, warehouse and log in a folder.
+class CatalogServer(ABC):
+    """A REST catalog in a process, with its database, warehouse and log in a folder.
 
-    The server has no authentication, and listens on all interfaces: it has no setting for that. `stop` and `start` make
-    an outage: port, database and warehouse stay the same.
+    The catalog has no authentication. `stop` and `start` make an outage: port, database and warehouse stay the same.
 
     Args:
         folder: the folder for its files; a used folder continues with its tables.
-        runtime: Java and jars.
         port: the port; 0 for any free port.
         patience: the most seconds until it answers.
     """
 
-    title = "Iceberg's own REST catalog server"
+    title: str
+    """The catalog's kind, in words."""
+    host = "127.0.0.1"
+    """The address that the catalog listens on."""
 
-    def __init__(self, folder: Path, runtime: ServerRuntime, *, port: int = 0, patience: float = 60.0) -> None:
+    def __init__(self, folder: Path, *, port: int = 0, patience: float = 60.0) -> None:
         self.folder = folder.resolve()
         self.log = self.folder / "catalog.log"
         self.warehouse = (self.folder / "warehouse").as_uri()
-        self._runtime = runtime
         self._patience = patience
         self._server: GuardedProcess | None = None
-        self._port = port or _free_port()
-        self.uri = self.place = f"http://127.0.0.1:{self._port}"
-        self.settings = f'uri = "{self.uri}"'
-        self.upstream: str | None = self.uri
+        self._port = port or self._free_port()
+        self.uri = f"http://127.0.0.1:{self._port}"
 
     def __enter__(self) -> Self:
         self.start()
@@ -312,26 +163,22 @@ class RestCatalogServer:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    @abstractmethod
+    def _start_process(self) -> GuardedProcess: ...
+
     def start(self) -> None:
-        """Start the server and wait until it answers."""
+        """Start the server and wait until it answers.
+
+        Raises:
+            Permanent: it does not answer in time, or another process has its port.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            _bind_port(self._port).close()
+            self._bind_port(self._port).close()
         except OSError as error:
-            # The server would start nevertheless, and share the requests with the process that has the port.
+            # Iceberg's own server would start nevertheless, and share the requests with the process that has the port.
             raise self._not_ready_error("a free port", f"port {self._port}: {error.strerror}") from error
-        scratch = self.folder / "tmp"
-        scratch.mkdir(parents=True, exist_ok=True)
-        self._server = GuardedProcess(
-            [self._runtime.java, *_JVM, f"-Djava.io.tmpdir={scratch}", "-cp", f"{self._runtime.jars}/*", _MAIN],
-            env={
-                "CATALOG_CATALOG__IMPL": "org.apache.iceberg.jdbc.JdbcCatalog",
-                "CATALOG_JDBC_STRICT__MODE": "true",
-                "CATALOG_REST_PORT": str(self._port),
-                "CATALOG_URI": f"jdbc:sqlite:{self.folder / 'catalog.db'}",
-                "CATALOG_WAREHOUSE": self.warehouse,
-            },
-            log=self.log,
-        )
+        self._server = self._start_process()
         try:
             self._wait(self._server)
         except BaseException:
@@ -344,11 +191,11 @@ class RestCatalogServer:
             self._server.kill()
             self._server = None
 
-    def client(self, through: str | None = None) -> RestCatalog:
-        """Return a client, through a gateway if one is given."""
+    def client(self, through: str | None = None, **properties: str) -> RestCatalog:
+        """Return a client of PyIceberg, through a gateway if one is given."""
         from sfn.demo.demo import DirectCatalog  # noqa: PLC0415 - an optional dependency
 
-        return DirectCatalog("demo", uri=through or self.uri)
+        return DirectCatalog("demo", uri=through or self.uri, **properties)
 
     def _wait(self, server: GuardedProcess) -> None:
         deadline = time.monotonic() + self._patience
@@ -369,15 +216,56 @@ class RestCatalogServer:
         log_tail = "\n".join(["", *lines[-15:]]) if lines else ""
         return Permanent(str(self.log), scope=ErrorScope.CATALOG, expected=expected, found=f"{found}{log_tail}")
 
+    def _free_port(self) -> int:
+        with self._bind_port(0) as probe:
+            return int(probe.getsockname()[1])
 
-def _free_port() -> int:
-    with _bind_port(0) as probe:
-        return int(probe.getsockname()[1])
+    def _bind_port(self, port: int) -> socket.socket:
+        return socket.create_server((self.host, port))
 
 
-def _bind_port(port: int) -> socket.socket:
-    """Bind a free port on all interfaces, as the server does."""
-    return socket.create_server(("", port))
+class SqlCatalogServer(CatalogServer):
+    """PyIceberg's SQL catalog with a SQLite file, behind the small REST server of `sfn.demo.catalog`."""
+
+    title = "PyIceberg's SQL catalog, behind a small REST server"
+
+    @override
+    def _start_process(self) -> GuardedProcess:
+        # Environment variables of the user could configure PyIceberg otherwise.
+        return GuardedProcess(
+            [sys.executable, "-m", "sfn.demo.catalog", self.folder, str(self._port)], env={}, log=self.log
+        )
+
+
+class RestCatalogServer(CatalogServer):
+    """Iceberg's REST catalog server. It listens on all interfaces: it has no setting for that.
+
+    Args:
+        runtime: Java and jars.
+    """
+
+    title = "Iceberg's own REST catalog server"
+    host = ""
+
+    def __init__(self, folder: Path, runtime: ServerRuntime, *, port: int = 0, patience: float = 60.0) -> None:
+        super().__init__(folder, port=port, patience=patience)
+        self._runtime = runtime
+
+    @override
+    def _start_process(self) -> GuardedProcess:
+        scratch = self.folder / "tmp"
+        scratch.mkdir(parents=True, exist_ok=True)
+        return GuardedProcess(
+            [self._runtime.java, *_JVM, f"-Djava.io.tmpdir={scratch}", "-cp", f"{self._runtime.jars}/*", _MAIN],
+            env={
+                "CATALOG_CATALOG__IMPL": "org.apache.iceberg.jdbc.JdbcCatalog",
+                "CATALOG_JDBC_STRICT__MODE": "true",
+                "CATALOG_REST_PORT": str(self._port),
+                "CATALOG_URI": f"jdbc:sqlite:{self.folder / 'catalog.db'}",
+                "CATALOG_WAREHOUSE": self.warehouse,
+            },
+            log=self.log,
+        )
 
 
 DEMO_CATALOG = "demo"
@@ -394,10 +282,12 @@ url = "sqlite:///{folder}/inbox.db"
 every = "1m"
 
 [catalogs.{catalog}]
-{catalog_settings}
+uri = "{uri}"
 replica_lag = "500ms"
 min_publish_interval = "100ms"
-{gateway}
+
+[gateway.{catalog}]
+upstream = "{uri}"
 
 [stores.warehouse]
 prefix = "{warehouse}"
@@ -416,19 +306,13 @@ format = "json"
 """
 
 
-_GATEWAY = """
-[gateway.{catalog}]
-upstream = "{upstream}"
-"""
-
-
 @dataclass(slots=True)
 class RunningService:
     """A running listener.
 
     Attributes:
         url: its base URL.
-        gateway: the URL of its gateway; None if there is no gateway.
+        gateway: the URL of its gateway.
         reader_token: the token for its facade.
         configuration: its configuration file.
         log: its log file, JSON lines.
@@ -437,7 +321,7 @@ class RunningService:
     """
 
     url: str
-    gateway: str | None
+    gateway: str
     reader_token: str
     configuration: Path
     log: Path
@@ -521,8 +405,7 @@ def running_service(folder: Path, server: CatalogServer) -> Iterator[RunningServ
     configuration.write_text(
         _CONFIGURATION.format(
             catalog=DEMO_CATALOG,
-            catalog_settings=server.settings,
-            gateway="" if server.upstream is None else _GATEWAY.format(catalog=DEMO_CATALOG, upstream=server.upstream),
+            uri=server.uri,
             folder=folder,
             warehouse=server.warehouse,
             token=token,
@@ -538,8 +421,9 @@ def running_service(folder: Path, server: CatalogServer) -> Iterator[RunningServ
         url = _wait_until_ready(process, log)
         headers = {"Authorization": f"Bearer {token}"}
         with httpx.Client(base_url=url, headers=headers, timeout=10.0, trust_env=False) as client:
-            gateway = None if server.upstream is None else f"{url}/catalog/{DEMO_CATALOG}"
-            service = RunningService(url, gateway, reader_token, configuration, log, process, client)
+            service = RunningService(
+                url, f"{url}/catalog/{DEMO_CATALOG}", reader_token, configuration, log, process, client
+            )
             yield service
     finally:
         (process if service is None else service.process).kill()

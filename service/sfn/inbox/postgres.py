@@ -24,6 +24,7 @@ from typing_extensions import override
 from sfn.clock import Clock
 from sfn.concurrency import Batcher
 from sfn.errors import FatalError, OutcomeUnknown, Transient
+from sfn.extras import install_command
 from sfn.inbox import QueueStats
 from sfn.inbox.inbox import CachedCounts, Inbox
 from sfn.inbox.model import CommittedTransaction, FoldResult, InboxConfig
@@ -494,7 +495,7 @@ async def connected(
     except ModuleNotFoundError as error:
         if error.name != "asyncpg":
             raise
-        expected, remedy = "the package asyncpg, which speaks to PostgreSQL", "pip install '.[postgres]'"
+        expected, remedy = "the package asyncpg, which speaks to PostgreSQL", install_command("postgres")
         raise FatalError(server.name, expected=expected, found="none", remedy=remedy) from None
     connections = Connections(partial(connect, server), server.patience, SESSION_SETTINGS, renewed)
     runner = PostgresRunner(connections, server.name, observe)

@@ -18,6 +18,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sfn.errors import NotInstalled
+from sfn.extras import install_command
 from sfn.settings.sections import java_home
 
 SPARK: Final = "4.1"
@@ -25,7 +26,7 @@ SPARK: Final = "4.1"
 OLDEST_JAVA, NEWEST_JAVA = 17, 21
 """Spark 4.1 needs at least Java 17; later than 21 Java has no security manager, which Spark's Hadoop needs."""
 
-_INSTALL_REMEDY: Final = "pip install '.[spark]'"
+_INSTALL_REMEDY: Final = install_command("spark")
 _NEWEST_PANDAS: Final = 3
 _PATIENCE: Final = 60.0
 

@@ -36,6 +36,7 @@ from structlog.typing import EventDict, WrappedLogger
 from typing_extensions import override
 
 from sfn.errors import SfnError
+from sfn.extras import install_command
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -132,7 +133,7 @@ def require_packages() -> None:
             "telemetry.traces_endpoint",
             expected="the packages of OpenTelemetry",
             found="none",
-            remedy="pip install 'iceberg-sfn[otel]'",
+            remedy=install_command("otel"),
         )
 
 

@@ -10,7 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Self
 
-from sfn.demo.environment import NAMESPACE, RestCatalogServer, ServerRuntime, running_service
+from sfn.demo.environment import RestCatalogServer, ServerRuntime, running_service
+from sfn.demo.lake import NAMESPACE
 from tests.integration.readers.readers import READERS, REFUSES, SAME, Rows, outcome
 from tests.integration.readers.steps import STEPS, Story
 from tests.support.pages import Shown

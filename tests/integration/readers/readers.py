@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sfn.demo.environment import duckdb_for_iceberg
+from sfn.demo.lake import duckdb_for_iceberg
 
 if TYPE_CHECKING:
     from chdb.state.sqlitelike import Connection

@@ -16,7 +16,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, DoubleType, LongType, NestedField, StringType
 
 import sfn
-from sfn.demo.environment import NAMESPACE, RunningService, duckdb_for_iceberg
+from sfn.demo.environment import RunningService
+from sfn.demo.lake import NAMESPACE, duckdb_for_iceberg
 from sfn.errors import Unreadable
 from sfn.sfnfile import document, version_hint
 from sfn.sfnfile.locations import canonical
@@ -208,7 +209,7 @@ def look_at_the_old_place(story: Story) -> Place:
 
 def delete_by_position(story: Story) -> Place:
     """One of the two rows of a data file. DuckDB can write such deletes, PyIceberg can't."""
-    with duckdb_for_iceberg() as connection:
+    with duckdb_for_iceberg("httpfs") as connection:
         connection.execute(f"ATTACH '' AS lake (TYPE iceberg, ENDPOINT '{story.uri}', AUTHORIZATION_TYPE 'none')")
         connection.execute(f"DELETE FROM lake.{NAMESPACE}.{SECOND} WHERE id = 5")  # noqa: S608 - names of ours
     contents = story.table(SECOND).inspect.delete_files().column("content").to_pylist()

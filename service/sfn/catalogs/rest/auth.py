@@ -22,6 +22,7 @@ from sfn.catalogs.rest.errors import CatalogReply, failure_of_transport, retry_a
 from sfn.catalogs.rest.settings import RestSettings, is_valid_header
 from sfn.concurrency import CHECK_INTERVAL, AbandonableThreads, TimedOut, WatchedFiles, describe_timeout
 from sfn.errors import ErrorScope, SfnError, Transient
+from sfn.extras import install_command
 
 if TYPE_CHECKING:
     from sfn.aws_auth import AwsKeys
@@ -629,7 +630,7 @@ def _not_installed(settings: RestSettings, error: ImportError) -> SfnError:
         f"catalogs.{settings.name}.auth",
         expected=f"the packages that {settings.auth} needs",
         found=f"no module {(error.name or '').partition('.')[0]}",
-        remedy=f"pip install '.[{extra}]'",
+        remedy=install_command(extra),
     )
 
 
