@@ -1,0 +1,1 @@
+"""Tests of the files for installing, running and observing the listener."""

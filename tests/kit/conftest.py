@@ -1,0 +1,56 @@
+"""Programs and services that the tests of deployment files need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kit.observed import PATIENCE, Exported, Observed, observed
+from tests.kit.prometheus import Prometheus
+from tests.support.processes import wait_for
+from tests.support.programs import IS_CI, SURROUNDINGS, installed
+
+
+def tool(name: str) -> Path:
+    """Return a program, from the variable `SFN_NAME` or `PATH`. Without it skip the test; with CI=true fail it."""
+    variable = f"SFN_{name.upper().replace('-', '_')}"
+    path = SURROUNDINGS.get(variable) or installed(name)
+    if path and Path(path).exists():
+        return Path(path)
+    missing = f"no {name}: set {variable}, or put the program into PATH"
+    if IS_CI:
+        pytest.fail(missing)
+    pytest.skip(missing)
+
+
+@pytest.fixture(scope="session")
+def promtool() -> Path:
+    """Prometheus' own program for checks of its files."""
+    return tool("promtool")
+
+
+@pytest.fixture(scope="session", name="observed")
+def fixture_observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
+    """A service in which everything happens."""
+    with observed(tmp_path_factory.mktemp("observed")) as service:
+        service.send_requests()
+        yield service
+
+
+@pytest.fixture(scope="session")
+def exported(observed: Observed) -> Exported:
+    """What this service exports."""
+    return Exported.parse(observed.metrics())
+
+
+@pytest.fixture(scope="session")
+def prometheus(observed: Observed) -> Iterator[Prometheus]:
+    """A Prometheus that has scraped this service, before and after more requests."""
+    with Prometheus(tool("prometheus"), observed.url.removeprefix("http://")) as server:
+        wait_for(lambda: server.query('sfn_requests_refused_total{status="401"}'), "a scrape", PATIENCE, 0.1)
+        observed.send_requests()
+        refused = 'increase(sfn_requests_refused_total{status="401"}[1m]) > 0'
+        wait_for(lambda: server.query(refused), "another scrape", PATIENCE, 0.1)
+        yield server
