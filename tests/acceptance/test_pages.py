@@ -55,7 +55,7 @@ def answers(page: str) -> list[str]:
 # One more of them is one more to test.
 DEMO, TEST, VENV, INSTALL, CHECK, SERVE, SECOND_SHELL, NOTIFY, STATUS, RESOLVE = commands(README)
 (POST,) = commands(HTTP_API)
-OPERATE = commands("docs/operate/runbooks.md")
+OPERATE = commands("docs/operate/runbooks/README.md")
 (FIRST,) = blocks(README, "toml")
 (TAKEN,) = answers(HTTP_API)
 (SIGNED,) = blocks(SENDING, "bash")

@@ -1,1 +1,1 @@
-"""Files for those who deploy the service, tested with the tools of their formats."""
+"""Tests of the files for installing, running and observing the listener."""

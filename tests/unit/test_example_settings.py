@@ -1,4 +1,4 @@
-"""The example settings, the alerts and the Makefile."""
+"""The example settings and the Makefile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-import yaml
 from pydantic import create_model
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -22,7 +21,6 @@ from pydantic_core import PydanticUndefined
 from sfn.app import catalogs
 from sfn.settings import load
 from sfn.settings.root import Settings
-from tests.unit.test_telemetry_metrics import EXPOSED
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "deploy" / "sfn.example.toml"
@@ -145,66 +143,6 @@ def test_the_sender_in_it_may_be_let_in(tmp_path: Path) -> None:
     file = tmp_path / "sfn.toml"
     file.write_text("\n".join(line.removeprefix("#") if line.startswith(wanted) else line for line in LINES))
     assert load(file, {"SFN_LISTENER__HOST": "0.0.0.0"}).catalogs_of("etl") == {"prod": "prod"}  # noqa: S104 - not bound
-
-
-ALERTS_FILE = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml"
-OF_PROMETHEUS = {"instance", "job"}
-RULES: list[dict[str, Any]] = [
-    rule for group in yaml.safe_load(ALERTS_FILE.read_text())["groups"] for rule in group["rules"]
-]
-
-
-COMMANDS = {"check", "dead-letters", "reconcile", "release", "status"}
-"""Of `sfn`, those that help."""
-
-
-def exposed(rule: dict[str, Any]) -> list[str]:
-    """The metrics that a rule's expression names."""
-    return re.findall(r"\b(?:sfn|process)_\w+", rule["expr"])
-
-
-def test_each_has_a_name_of_its_own() -> None:
-    names = [rule["alert"] for rule in RULES]
-    assert len(set(names)) == len(names)
-
-
-@pytest.mark.parametrize("rule", RULES, ids=[rule["alert"] for rule in RULES])
-def test_it_rests_on_what_is_exposed_and_says_what_to_do(rule: dict[str, Any]) -> None:
-    labels = {label for name in exposed(rule) for label in EXPOSED[name]}
-    selected = re.findall(r"(\w+) *[=!]~?\"", rule["expr"])
-    texts = " ".join(rule["annotations"].values())
-    told = re.findall(r"\$labels\.(\w+)", texts)
-    assert {*selected, *told} <= {*labels, *OF_PROMETHEUS}
-    assert set(re.findall(r"\bsfn_\w+", texts)) <= set(EXPOSED)
-    assert set(re.findall(r"\bsfn ([a-z-]+)", texts)) <= COMMANDS
-    assert rule["labels"]["severity"] in {"critical", "warning"}
-    assert set(rule["annotations"]) == {"summary", "description"}
-    assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
-    assert re.fullmatch(r"\d+[smh]", rule.get("for", "0s"))
-
-
-def test_what_the_brake_holds_is_let_go_by_a_command_that_the_alarm_names() -> None:
-    (texts,) = [rule["annotations"]["description"] for rule in RULES if rule["alert"] == "SfnTablesHeld"]
-    assert "sfn release {{ $labels.catalog }}" in texts
-
-
-def test_what_operators_must_know_of_has_an_alarm() -> None:
-    alarmed = {name for rule in RULES for name in exposed(rule)}
-    assert alarmed >= {
-        "sfn_sweep_last_end_timestamp_seconds",
-        "sfn_catalog_reached",
-        "sfn_dead_letters",
-        "sfn_gateway_unmapped_total",
-        "sfn_gateway_unrecorded_total",
-        "sfn_tables_on_hold",
-        "sfn_inbox_answers",
-        "sfn_lease_expirations_total",
-        "sfn_missing_tables",
-        "sfn_oldest_pending_age_seconds",
-        "sfn_pull_connected",
-        "sfn_ready",
-        "sfn_sweep_last_unlisted_namespaces",
-    }
 
 
 MAKEFILE = Path(__file__).parents[2] / "Makefile"

@@ -52,6 +52,7 @@ EXPOSED = {
     "sfn_ingest_commit_seconds_bucket": ("le",),
     "sfn_ingest_commit_seconds_count": (),
     "sfn_ingest_commit_seconds_sum": (),
+    "sfn_late_tables": ("catalog",),
     "sfn_lease_expirations_total": (),
     "sfn_missing_tables": ("catalog",),
     "sfn_oldest_missing_age_seconds": ("catalog",),
@@ -241,6 +242,7 @@ async def test_what_belongs_to_no_configured_catalog_shares_a_label(metrics: Met
     figures = QueueStats(
         tables={("was", "dead"): 2, ("had been", "dead"): 3, ("was", "due"): 1},
         oldest_due={"was": now - timedelta(seconds=40), "had been": now - timedelta(seconds=50)},
+        late={"was": 1, "had been": 2},
         dead_letters={("was", "permanent"): 2, ("had been", "permanent"): 3, ("", "undecodable"): 7},
         limit_reached=frozenset({"was"}),
         open_intents={"was": 2, "had been": 1},
@@ -250,6 +252,7 @@ async def test_what_belongs_to_no_configured_catalog_shares_a_label(metrics: Met
     page = await read(Standing(figures, reached=["was"], breakers=breakers).scrape(metrics, clock))
     assert page.of("sfn_pending_tables", "catalog", "state") == {("", "dead"): 5, ("", "due"): 1}
     assert page.of("sfn_oldest_pending_age_seconds", "catalog") == {("",): 50}
+    assert page.of("sfn_late_tables", "catalog") == {("",): 3}
     assert page.of("sfn_dead_letters", "catalog", "reason") == {("", "permanent"): 5, ("", "undecodable"): 7}
     assert page.of("sfn_open_intents", "catalog") == {("",): 3}
     assert page.of("sfn_missing_tables", "catalog") == {("",): 3}
@@ -266,6 +269,7 @@ async def test_the_inboxs_figures_are_told_as_they_are(metrics: Metrics, clock: 
     figures = QueueStats(
         tables={("prod", "due"): 4, ("prod", "held"): 11, ("dev", "retrying"): 1},
         oldest_due={"prod": clock.now() - timedelta(minutes=2)},
+        late={"prod": 3},
         dead_letters={("prod", "held-drop"): 11, ("dev", "foreign-file"): 1},
         limit_reached=frozenset({"prod"}),
         open_intents={"dev": 5},
@@ -275,6 +279,7 @@ async def test_the_inboxs_figures_are_told_as_they_are(metrics: Metrics, clock: 
     assert page.of("sfn_pending_tables", "catalog", "state") == dict(figures.tables)
     assert page.of("sfn_dead_letters", "catalog", "reason") == dict(figures.dead_letters)
     assert page.of("sfn_oldest_pending_age_seconds", "catalog") == {("prod",): 120}
+    assert page.of("sfn_late_tables", "catalog") == {("prod",): 3}
     assert page.of("sfn_tables_on_hold", "catalog") == {("prod",): 11}
     assert page.of("sfn_drop_limit_reached", "catalog") == {("prod",): 1}
     assert page.of("sfn_open_intents", "catalog") == {("dev",): 5}

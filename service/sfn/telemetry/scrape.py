@@ -39,6 +39,11 @@ class ScrapedStats(Protocol):
         ...
 
     @property
+    def late(self) -> Mapping[str, int]:
+        """Number of tables that wait longer than `telemetry.late_after`, by catalog."""
+        ...
+
+    @property
     def dead_letters(self) -> Mapping[tuple[str, str], int]:
         """Number of open dead letters, by catalog ("" for none) and reason."""
         ...
@@ -194,6 +199,16 @@ def _inbox_gauges(stats: ScrapedStats, now: datetime, names: LabelNames) -> Iter
         "Longest time for which a notification has waited for its publish, including retries; 0 if none waits.",
         ("catalog",),
         [((catalog,), age) for catalog, age in ages.items()],
+    )
+    late = Counter(dict.fromkeys(names.catalogs, 0))
+    for catalog, count in stats.late.items():
+        late[_label(catalog, names)] += count
+    yield _gauge(
+        "sfn_late_tables",
+        "Tables with a change that has waited longer than telemetry.late_after, including tables with a dead letter "
+        "but not those with a held drop.",
+        ("catalog",),
+        [((catalog,), count) for catalog, count in late.items()],
     )
     queues = {
         "disk": (stats.queued, stats.oldest_queued),
