@@ -200,7 +200,7 @@ lock: ## resolve and pin the dependencies again (newer versions: make lock UPGRA
 	read_project '(one for one in project["optional-dependencies"]["spark"] if one.startswith("pyspark"))' | \
 	  pin --constraint deploy/requirements.lock -o deploy/spark.lock -; \
 	pin --extra demo --constraint deploy/requirements.lock -o deploy/demo.lock pyproject.toml; \
-	pin --extra pyiceberg --extra s3 --extra azure --extra gcs --extra postgres --extra nats --constraint deploy/requirements.lock -o deploy/image.lock pyproject.toml; \
+	pin --extra pyiceberg --extra s3 --extra azure --extra gcs --extra postgres --extra nats --extra otel --constraint deploy/requirements.lock -o deploy/image.lock pyproject.toml; \
 	read_project '(one for extra in ("demo", "read") for one in project["optional-dependencies"][extra] if extra == "read" or one.startswith("duckdb"))' | \
 	  pin --constraint deploy/requirements.lock -o deploy/compose/engine/engine.lock -; \
 	read_project 'build["requires"]' | \
