@@ -88,6 +88,9 @@ spark: .venv/spark ## install PySpark in .venv, and download Iceberg's runtime f
 servers: venv ## download the servers for the tests of stores, PostgreSQL and NATS to ~/.cache/iceberg-sfn
 	@$(BIN)/python deploy/fetch/servers.py
 
+tools: venv ## download the tools that check the files for Kubernetes, Prometheus, Compose and continuous integration
+	@$(BIN)/python deploy/fetch/tools.py
+
 catalog: jars ## run Iceberg's own REST catalog with a table on port 8181, to try the listener with (without Java: sfn demo-catalog)
 	@$(BIN)/python deploy/rest-fixture/serve.py build/lake 8181
 
@@ -104,6 +107,7 @@ PARALLEL := --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --max-
 test: lint ## lint, then run every test, JOBS at a time; tests are skipped if their server is missing
 	@$(MAKE) rck || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no catalog server, or no compatibility kit: the tests that need it are skipped, and listed at the end"; }
 	@$(MAKE) servers || { [[ "$${CI:-}" != true ]] && echo >&2 "make: a server is missing: the tests of stores, of PostgreSQL or of NATS that need it are skipped, and listed at the end"; }
+	@$(MAKE) tools || { [[ "$${CI:-}" != true ]] && echo >&2 "make: a tool for deployment files is missing: the tests that need it are skipped, and listed at the end"; }
 	@$(MAKE) spark || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no PySpark, or no runtime of Iceberg's for it: the tests that need them are skipped, and listed at the end"; }
 	@$(MAKE) build/docs-venv/installed || { [[ "$${CI:-}" != true ]] && echo >&2 "make: no generator for the documentation site: its tests are skipped, and listed at the end"; }
 	@$(BIN)/pytest $(PARALLEL) $(MEASURE)

@@ -3,7 +3,7 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from fetching import put, run, wheel
@@ -42,6 +42,24 @@ def built_as_tool(cache: Path, name: str, module: str, package: str) -> Path:
         shutil.rmtree(source)
 
     return _put(cache, name, build)
+
+
+def files_of_modules(cache: Path, name: str, files: Mapping[str, Sequence[str]]) -> Path:
+    """Make sure of a folder with some files of Go modules.
+
+    Args:
+        cache, name: as in `built`.
+        files: paths in the module, by the path and version of the module.
+    """
+
+    def copy(folder: Path, go: Path, env: Mapping[str, str]) -> None:
+        for module, paths in files.items():
+            path, _, version = module.partition("@")
+            run(go, "mod", "download", module, env=env)
+            for file in paths:
+                shutil.copy(Path(env["GOMODCACHE"], f"{path}@{version}", file), folder)
+
+    return _put(cache, name, copy)
 
 
 def _put(cache: Path, name: str, build: Callable[[Path, Path, dict[str, str]], None]) -> Path:
