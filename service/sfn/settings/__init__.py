@@ -206,7 +206,7 @@ def local_url(listener: ListenerSettings) -> str:
         ConfigurationError: the port is 0, so that it is not known.
     """
     if listener.port == 0:
-        remedy = "pass --url; the service logs the port with the event `listening`"
+        remedy = "pass --url; the service logs the port with the event `started`"
         expected, found = "the port of the service", "0, which means any free port"
         raise ConfigurationError([SfnError("listener.port", expected=expected, found=found, remedy=remedy)])
     host = listener.host.removeprefix("[").removesuffix("]")
