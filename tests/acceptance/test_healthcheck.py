@@ -13,9 +13,9 @@ import pytest
 import trustme
 from typing_extensions import override
 
-from sfn.cli.client import local_url
 from sfn.cli.main import check_answers
 from sfn.errors import SfnError
+from sfn.settings import local_url
 from sfn.settings.sections import ListenerSettings
 from tests.support.command_line import executed, forked
 

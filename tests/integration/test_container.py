@@ -447,7 +447,7 @@ async def test_what_the_compose_file_has_one_try_on_s3_works(
     async with serving(container, tmp_path / "log"):
         for number in range(1, 3):
             done = await ran(commit, *command("commit-s3"))
-            assert done.returncode == 0, done.stdout + done.stderr
+            assert (done.returncode, done.stderr) == (0, ""), done.stdout
             assert "published in s3://lake/warehouse/sales/orders" in done.stdout
             expected = [[f"{one}", f"item {one}"] for one in range(1, 2 * number + 1)]
             assert table_rows(await ran(read, *command("read-s3"))) == expected

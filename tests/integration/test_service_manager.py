@@ -45,7 +45,7 @@ class Manager:
 
     def take(self) -> list[str]:
         """Read what has arrived, and return it."""
-        taken = []
+        taken: list[str] = []
         while True:
             try:
                 text = self.socket.recv(4096).decode()
@@ -56,9 +56,14 @@ class Manager:
 
     async def until(self, start: str, within: float = 20.0) -> str:
         """Wait for a notification that begins so, and return it."""
-        found: list[str] = []
-        await until(lambda: found.extend(one for one in self.take() if one.startswith(start)) or found, within)
-        return found[0]
+
+        def arrived() -> str | None:
+            return next((one for one in self.take() if one.startswith(start)), None)
+
+        with anyio.fail_after(within):
+            while (found := arrived()) is None:  # noqa: ASYNC110 - no event crosses processes
+                await anyio.sleep(0.01)
+        return found
 
 
 @pytest.fixture(name="manager", params=["path", "abstract"])

@@ -25,7 +25,6 @@ from sfn.cli.client import (
     admin_access,
     event_access,
     find_sender,
-    local_url,
     read_first_token,
 )
 from sfn.cli.options import EventSigner, ServiceOptions
@@ -33,7 +32,7 @@ from sfn.clock import SystemClock
 from sfn.domain.jobs import DeadLetterReason
 from sfn.errors import SfnError
 from sfn.http.signature import HmacSha256, StandardWebhooks
-from sfn.settings import load, load_client
+from sfn.settings import load, load_client, local_url
 from sfn.settings.sections import ListenerSettings
 from sfn.settings.sources import ConfigurationError
 from tests.unit.admin_server import LETTER, NOON, ORDERS, PROD, WELL, AdminServer, Asked, Reply, admin_server, copied

@@ -198,7 +198,9 @@ def test_the_bucket_is_a_folder_of_the_server_and_all_use_its_address_and_keys()
     for name in ("catalog-s3", "commit-s3", "read-s3", "sfn-s3"):
         assert keys.items() <= SERVICES[name]["environment"].items()
     assert SERVICES["catalog-s3"]["environment"]["CATALOG_S3_ENDPOINT"] == store.endpoint
-    assert SERVICES["commit-s3"]["environment"]["PYICEBERG_CATALOG__LAKE__S3__ENDPOINT"] == store.endpoint
+    client = SERVICES["commit-s3"]["environment"]
+    assert client["PYICEBERG_CATALOG__LAKE__S3__ENDPOINT"] == store.endpoint
+    assert client["PYICEBERG_CATALOG__LAKE__S3__REGION"] == store.region
     assert (
         SERVICES["s3"]["healthcheck"]["test"][-1] == f"http://127.0.0.1{port}{options[options.index('--health') + 1]}"
     )

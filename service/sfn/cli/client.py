@@ -27,14 +27,13 @@ from sfn.cli.options import EventSigner, ServiceOptions, exit_on_error
 from sfn.cli.render import escape
 from sfn.errors import SfnError, suggest_name
 from sfn.http.secrets import WEBHOOK_PREFIX, AuthScheme, secret_bytes
-from sfn.settings import explain_no_settings, load, load_client
+from sfn.settings import explain_no_settings, load, load_client, local_url
 from sfn.settings.root import Settings
 from sfn.settings.sections import AdminSettings, CatalogSettings, ListenerSettings, SenderSettings
 from sfn.settings.sources import ConfigurationError
 from sfn.settings.types import validate_http_url
 
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
-_ANY_ADDRESS = frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104 - compared with a configuration, not bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,21 +174,6 @@ def read_first_token(file: Path, scheme: AuthScheme = AuthScheme.BEARER) -> str:
         else:
             return token
     raise _configuration_error(str(file), f"a file with a {scheme.word} in its first line", found)
-
-
-def local_url(listener: ListenerSettings) -> str:
-    """Return the URL of a listener on this machine.
-
-    Raises:
-        ConfigurationError: the port is 0, so that it is not known.
-    """
-    if listener.port == 0:
-        remedy = "pass --url; the service logs the port with the event `listening`"
-        raise _configuration_error("listener.port", "the port of the service", "0, which means any free port", remedy)
-    host = listener.host.removeprefix("[").removesuffix("]")
-    if listener.host in _ANY_ADDRESS:
-        host = "::1" if ":" in host else "127.0.0.1"
-    return f"{listener.scheme}://{f'[{host}]' if ':' in host else host}:{listener.port}"
 
 
 def _service_url(flags: ServiceOptions, listener: ListenerSettings | None) -> str:

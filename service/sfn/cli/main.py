@@ -122,8 +122,8 @@ def healthcheck(
 
     try:
         if url is None:
-            from sfn.cli.client import local_url
-            from sfn.settings import load_client
+            # Not the client of other commands: a container runs this command every 30 seconds.
+            from sfn.settings import load_client, local_url
 
             url = local_url(load_client(config).listener)
         check_answers(url, "/readyz" if ready else "/livez")

@@ -60,6 +60,8 @@ _EXAMPLE_NAMES: Final = {
 }
 """Keys of sections that take a table, each with an example of a key in that table."""
 
+_ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104 - compared with a setting, not bound
+
 _URL_KEYS: Final = frozenset({"uri", "oauth2_uri", "traces_endpoint"})
 
 _NO_SCHEME: Final = re.compile(r"[A-Za-z0-9.-]+:\d{1,5}(/[A-Za-z0-9./_-]*)?")
@@ -212,6 +214,22 @@ def load_client(path: Path | None, environ: Mapping[str, str] | None = None) -> 
         return ClientSettings.model_validate(tables)
     except ValidationError as error:
         raise ConfigurationError(validation_errors(error, sources)) from None
+
+
+def local_url(listener: ListenerSettings) -> str:
+    """Return the URL of a listener on this machine.
+
+    Raises:
+        ConfigurationError: the port is 0, so that it is not known.
+    """
+    if listener.port == 0:
+        remedy = "pass --url; the service logs the port with the event `started`"
+        expected, found = "the port of the service", "0, which means any free port"
+        raise ConfigurationError([SfnError("listener.port", expected=expected, found=found, remedy=remedy)])
+    host = listener.host.removeprefix("[").removesuffix("]")
+    if listener.host in _ANY_ADDRESS:
+        host = "::1" if ":" in host else "127.0.0.1"
+    return f"{listener.scheme}://{f'[{host}]' if ':' in host else host}:{listener.port}"
 
 
 def explain_no_settings(path: Path | None, problem: SfnError) -> ConfigurationError:
