@@ -5,6 +5,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 # With this variable, each of the many processes of a test run would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 PYTHON ?= python3
 BIN := .venv/bin
