@@ -5,6 +5,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 # With this variable, each of the many processes of a test run would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -62,7 +63,7 @@ demo-venv: .venv-demo/installed
 
 .venv-demo/installed: deploy/demo.lock deploy/build.lock pyproject.toml
 	@$(CHECK_PYTHON)
-	@echo >&2 "make: $$(grep -c == $<) Python packages into .venv-demo (some DEMO_MB MB)"
+	@echo >&2 "make: $$(grep -c == $<) Python packages into .venv-demo (some 72 MB)"
 	@$(PYTHON) -m venv .venv-demo
 	@$(call INSTALL,.venv-demo,-r $<)
 	@.venv-demo/bin/pip install --quiet --no-deps --require-hashes -r deploy/build.lock

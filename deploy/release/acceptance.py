@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DIST = ROOT / "dist"
-EXTRAS = "demo,postgres,read"
+EXTRAS = "demo,postgres,read,s3"
 TOOLS = ["cryptography", "hypothesis", "psutil", "pytest", "pytest-randomly", "pytest-xdist", "pyyaml", "trustme"]
 
 # Both are about the source tree: one builds it, the other follows links to its modules.

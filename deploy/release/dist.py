@@ -12,6 +12,7 @@ import sys
 import tarfile
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,13 +51,7 @@ def build(source: Path, into: Path, *targets: str) -> list[Path]:
     """Build with the packages of this environment, which a lock pins. The time stamps are those of the last commit."""
     chosen = [word for target in targets for word in ("--target", target)]
     environ = os.environ | {"SOURCE_DATE_EPOCH": epoch()}
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "--directory", into, *chosen],
-        cwd=source,
-        env=environ,
-        capture_output=True,
-        check=True,
-    )
+    run("hatchling", "build", "--directory", into, *chosen, cwd=source, env=environ)
     return sorted(into.iterdir())
 
 
@@ -106,13 +101,14 @@ def check_contents(wheel: Path) -> None:
         raise Failed(f"{wheel.name}: missing or superfluous: {', '.join(sorted(found ^ expected))}")
 
 
-def run(module: str, *arguments: str | Path) -> None:
+def run(module: str, *arguments: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
     """Run a program of this environment.
 
     Raises:
         Failed: it ended with another status than 0.
     """
-    done = subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", module, *arguments]
+    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Failed(f"{module} ended with {done.returncode}\n{done.stdout}{done.stderr}")
 
