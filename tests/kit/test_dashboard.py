@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, Final
 
 import pytest
+import yaml
 
 from tests.kit.observed import PATIENCE, Exported
 from tests.kit.prometheus import Prometheus
@@ -116,6 +117,15 @@ def test_panels_do_not_overlap_and_have_numbers_of_their_own() -> None:
             or other["y"] + other["h"] <= one["y"]
         )
         assert apart, (one, other)
+
+
+def test_grafana_in_compose_knows_the_scrape_interval_and_the_dashboard() -> None:
+    (source,) = yaml.safe_load((FOLDER / "provisioning/datasources/prometheus.yml").read_text())["datasources"]
+    (provider,) = yaml.safe_load((FOLDER / "provisioning/dashboards/iceberg-sfn.yml").read_text())["providers"]
+    settings = yaml.safe_load((FOLDER.parent / "prometheus/prometheus.yml").read_text())
+    assert source["jsonData"]["timeInterval"] == settings["global"]["scrape_interval"]
+    assert settings["rule_files"] == ["recording.yml", "alerts.yml"]
+    assert provider["options"]["path"] == "/var/lib/grafana/dashboards"
 
 
 @of_every_query

@@ -13,7 +13,7 @@ import yaml
 
 from tests.kit.observed import PATIENCE, Exported
 from tests.kit.prometheus import Prometheus
-from tests.kit.promql import grouping, selectors
+from tests.kit.promql import Matcher, Selector, grouping, selectors
 from tests.shape.measures import anchors
 from tests.shape.wording import private_prose
 from tests.support.processes import wait_for
@@ -63,6 +63,15 @@ def of_every(rules: list[dict[str, Any]]) -> pytest.MarkDecorator:
 def test_promtool_accepts_it(promtool: Path, arguments: tuple[str, ...]) -> None:
     done = subprocess.run([promtool, *arguments], cwd=FOLDER, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+def test_an_expression_is_read_with_what_is_around_each_metric() -> None:
+    expr = 'max by (job) (rate(a{b="c",d=~"e|f",g!="h",i=~"$j"}[5m])) > on (k) group_left (l) m'
+    conditions = (Matcher("b", ("c",)), Matcher("d", ("e", "f")), Matcher("g", ()), Matcher("i", ()))
+    assert selectors(expr) == [Selector("a", conditions, ("max", "rate", "range")), Selector("m", (), ())]
+    assert grouping(expr) == {"job", "k", "l"}
+    with pytest.raises(ValueError, match="parenthesis"):
+        selectors("sum by (a (b)")
 
 
 def test_names_are_unique() -> None:
@@ -134,8 +143,8 @@ def test_every_alert_is_tested_both_ways() -> None:
 
 
 def test_every_recorded_series_is_tested() -> None:
-    tested = {one["expr"] for case in TESTS for one in case.get("promql_expr_test", [])}
-    assert tested == RECORDED
+    expressions = [one["expr"] for case in TESTS for one in case.get("promql_expr_test", [])]
+    assert {selector.metric for expr in expressions for selector in selectors(expr)} == RECORDED
 
 
 def test_a_shown_command_puts_an_address_before_runbooks() -> None:
