@@ -38,7 +38,7 @@ T = TypeVar("T")
 IN_FLIGHT: Final = 64
 ROUNDS: Final = 32
 """Publishes of each table a run, for the goal."""
-_WARM: Final = 2
+WARM: Final = 2
 _BODY: Final = b"x" * 700
 """As long as an SFN document."""
 
@@ -145,7 +145,7 @@ async def published(url: str, warehouse: str, database: Path, rounds: int) -> fl
 
         async with anyio.create_task_group() as running:
             running.start_soon(partial(worker.run, stop))
-            await _all(line, names, _WARM)
+            await _all(line, names, WARM)
             began = time.perf_counter()
             await _all(line, names, rounds)
             took = time.perf_counter() - began
@@ -168,7 +168,7 @@ async def _bare(url: str, bucket: str, rounds: int) -> float:
                 for name in (f"wh/t{number}/file", f"wh/t{number}/hint"):
                     tags[name] = await _put(client, bucket, name, tags.get(name))
 
-        await _all(line, range(IN_FLIGHT), _WARM)
+        await _all(line, range(IN_FLIGHT), WARM)
         began = time.perf_counter()
         await _all(line, range(IN_FLIGHT), rounds)
         return IN_FLIGHT * rounds / (time.perf_counter() - began)

@@ -230,7 +230,7 @@ def repository(folder: Path, index: str, page: str) -> Path:
 
 @pytest.mark.slow
 def test_a_site_with_an_address_can_be_shown_there(build: Build, tmp_path: Path) -> None:
-    page = "See [the license](../LICENSE) and [the folder](../settings)."
+    page = "See [the license](../LICENSE), [the folder](../settings), [below](#a--b-c).\n\n## A & B: `c`"
     root, site = repository(tmp_path, INDEX, page), tmp_path / "site"
     (root / "LICENSE").write_text("Everything is allowed.\n")
     (root / "settings").mkdir()
