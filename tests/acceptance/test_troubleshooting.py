@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 from pyiceberg.table import StaticTable
 
-from sfn.demo.environment import duckdb_for_iceberg
+from sfn.demo.lake import duckdb_for_iceberg
 from tests.shape.wording import syntax_tree
 from tests.support.real_table import RealTable, real_table
 

@@ -285,6 +285,7 @@ every = "1m"
 uri = "{uri}"
 replica_lag = "500ms"
 min_publish_interval = "100ms"
+{more}
 
 [gateway.{catalog}]
 upstream = "{uri}"
@@ -390,12 +391,13 @@ class RunningService:
 
 
 @contextmanager
-def running_service(folder: Path, server: CatalogServer) -> Iterator[RunningService]:
+def running_service(folder: Path, server: CatalogServer, more: str = "") -> Iterator[RunningService]:
     """Run a listener in a folder; at the end it is killed, if it still runs.
 
     Args:
         folder: the folder for its configuration, inbox and log.
         server: the catalog.
+        more: further lines of the catalog's section in the configuration.
 
     Raises:
         SfnError: it does not get ready.
@@ -404,6 +406,7 @@ def running_service(folder: Path, server: CatalogServer) -> Iterator[RunningServ
     configuration = folder / "sfn.toml"
     configuration.write_text(
         _CONFIGURATION.format(
+            more=more,
             catalog=DEMO_CATALOG,
             uri=server.uri,
             folder=folder,

@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
@@ -140,11 +139,10 @@ def place(spark: SparkSession, catalog: RestCatalogServer, folder: Path) -> Iter
         spark: knows the catalog as `lake`, which has no namespace `tour` yet.
         folder: an empty one, for what the service keeps.
     """
-    followed = copy(catalog)
     # Other tests have tables there too, whose files they write themselves.
-    followed.settings = f'{catalog.settings}\ninclude = ["{NAMESPACE}.**"]'
+    only = f'include = ["{NAMESPACE}.**"]'
     warehouse = Path(catalog.warehouse.removeprefix("file://"))
-    with running_service(folder, followed) as service, catalog.client() as client:
+    with running_service(folder, catalog, only) as service, catalog.client() as client:
         session = spark.newSession()
         properties = {
             **_SETTINGS,
