@@ -25,6 +25,7 @@ TOOLS = {
     "SFN_PROMTOOL": partial(
         built_as_tool, CACHE, "promtool-0.315.0", f"{PROMETHEUS}@v0.315.0", f"{PROMETHEUS}/cmd/promtool"
     ),
+    "SFN_BUILDX": partial(built, CACHE, "buildx-0.38.2", "github.com/docker/buildx/cmd/buildx@v0.38.2"),
     "SFN_COMPOSE_GO": partial(built, CACHE, "compose-go-2.16.2", "github.com/compose-spec/compose-go/v2/cmd@v2.16.2"),
     "SFN_ACTIONLINT": partial(built, CACHE, "actionlint-1.7.12", "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"),
 }

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
-from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 from tests.support.deployment import DEPLOY, IMAGE, PROJECT, ROOT
-from tests.support.programs import SURROUNDINGS
+from tests.support.programs import SURROUNDINGS, tool
 
 FILE: Final = DEPLOY / "docker-bake.hcl"
 RELEASE: Final = {
@@ -24,11 +20,8 @@ PREFIX: Final = "org.opencontainers.image."
 
 
 def baked(target: str, *options: str, **variables: str) -> dict[str, Any]:
-    """What Buildx would build; it needs no engine. No test run depends on it, because its own build is long."""
-    buildx = SURROUNDINGS.get("SFN_BUILDX") or shutil.which("buildx")
-    if not buildx or not Path(buildx).exists():
-        pytest.skip("buildx is not installed; name it by SFN_BUILDX")
-    command = [buildx, "bake", "--file", str(FILE), "--print", *options, target]
+    """What Buildx would build; it needs no engine."""
+    command = [tool("buildx"), "bake", "--file", str(FILE), "--print", *options, target]
     environ = {"PATH": SURROUNDINGS["PATH"], "HOME": SURROUNDINGS["HOME"], **variables}
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

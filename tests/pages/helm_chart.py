@@ -176,7 +176,7 @@ _TYPES: Final[Mapping[str, Mapping[str, Any]]] = {
     "Table of strings": {"type": "object", "additionalProperties": {"type": "string"}},
 }
 _BOUNDS: Final = re.compile(
-    r"Integer(?:, (?:at least (?P<least>\d+)|at most (?P<most>\d+)|from (?P<low>\d+) to (?P<high>\d+)))?"
+    r"(?P<kind>Integer|Number)(?:, (?:at least (?P<least>\d+)|at most (?P<most>\d+)|from (?P<low>\d+) to (?P<high>\d+)))?"
 )
 
 
@@ -189,4 +189,4 @@ def _type_schema(words: str) -> Mapping[str, Any]:
     found = _BOUNDS.fullmatch(words)
     assert found is not None, words
     bounds = {"minimum": found["least"] or found["low"], "maximum": found["most"] or found["high"]}
-    return {"type": "integer", **{name: int(value) for name, value in bounds.items() if value is not None}}
+    return {"type": found["kind"].lower(), **{name: int(value) for name, value in bounds.items() if value is not None}}
