@@ -148,11 +148,13 @@ def _listing(root: Path, source: Path) -> str | None:
         return f"# {name}\n\nThe files of this folder of the repository:\n\n{links}"
     if source.suffix == ".md":
         return None
+    try:
+        text = source.read_text().rstrip()
+    except UnicodeDecodeError:
+        raise Refused(f"{name}: expected a text, because a page links to it, found other bytes") from None
     # Nothing in the repository has a longer fence.
     fence, language = "`" * 6, _LANGUAGES.get(source.suffix, "text")
-    return (
-        f"# {name}\n\nThis is a file of the repository.\n\n{fence}{language}\n{source.read_text().rstrip()}\n{fence}\n"
-    )
+    return f"# {name}\n\nThis is a file of the repository.\n\n{fence}{language}\n{text}\n{fence}\n"
 
 
 def _outside_code(pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str], text: str) -> str:

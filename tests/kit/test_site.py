@@ -204,6 +204,7 @@ INDEX: Final = "# Documentation\n\nAll pages of it.\n\n## All\n\n- [One](one.md)
     ("index", "page", "fault"),
     [
         (INDEX, "See [this](two.md).", "docs/one.md: expected a file, found the link two.md"),
+        (INDEX, "See [this](../picture.bin).", "picture.bin: expected a text, because a page links to it"),
         (INDEX, "See [this](../secret.txt).", "docs/one.md: expected a file, found the link ../secret.txt"),
         (INDEX, "See [this](index.md#none).", "zensical refused a page"),
         (INDEX, "See <a href='index.html#none'>this</a>.", "one.html: the link index.html#none leads to no heading"),
@@ -225,6 +226,7 @@ def repository(folder: Path, index: str, page: str) -> Path:
     docs.mkdir(parents=True)
     (docs / "index.md").write_text(index)
     (docs / "one.md").write_text(f"# One\n\n{page}\n")
+    (docs.parent / "picture.bin").write_bytes(b"\xff\xfe")
     return docs.parent
 
 

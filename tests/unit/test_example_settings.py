@@ -154,15 +154,16 @@ def fixture_tree(tmp_path: Path) -> Path:
     """A source tree whose virtual environment is there, and notes what is run in it; it can fetch nothing."""
     shutil.copy(MAKEFILE, tmp_path)
     (tmp_path / "deploy").mkdir()
-    for source in ("deploy/requirements.lock", "deploy/spark.lock", "pyproject.toml"):
+    (tmp_path / "build" / "docs-venv").mkdir(parents=True)
+    for source in ("deploy/requirements.lock", "deploy/spark.lock", "deploy/docs.lock", "pyproject.toml"):
         (tmp_path / source).touch()
     commands = tmp_path / ".venv" / "bin"
     commands.mkdir(parents=True)
     for name in ("python", "pytest", "ruff", "mypy", "lint-imports", "hadolint", "check-jsonschema"):
         (commands / name).write_text(f"#!/bin/sh\necho {name} >>ran\nexit {int(name == 'python')}\n")
         (commands / name).chmod(0o755)
-    for stamp in ("installed", "spark"):
-        (tmp_path / ".venv" / stamp).touch()
+    for stamp in (".venv/installed", ".venv/spark", "build/docs-venv/installed"):
+        (tmp_path / stamp).touch()
     return tmp_path
 
 
@@ -214,6 +215,15 @@ def test_without_pyspark_mypy_leaves_out_what_imports_it(tree: Path, ci: str | N
         [] if ci else [r"mypy --exclude=/(pyspark_sfn|spark)(/|\.py$)"]
     )
     assert ("make: no PySpark: mypy skips modules that import it" in done.stderr) is (ci is None)
+
+
+@pytest.mark.parametrize(("ci", "status"), [(None, 0), ("true", 2)])
+def test_without_its_generator_the_site_is_not_tested(tree: Path, ci: str | None, status: int) -> None:
+    (tree / ".venv" / "bin" / "python").write_text("#!/bin/sh\n")
+    (tree / "deploy" / "docs.lock").unlink()
+    done = made(tree, ci=ci)
+    assert done.returncode == status
+    assert ("no generator for the documentation site: its tests are skipped" in done.stderr) is (ci is None)
 
 
 def test_where_it_is_had_nothing_is_said(tree: Path) -> None:
