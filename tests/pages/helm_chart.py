@@ -176,7 +176,8 @@ _TYPES: Final[Mapping[str, Mapping[str, Any]]] = {
     "Table of strings": {"type": "object", "additionalProperties": {"type": "string"}},
 }
 _BOUNDS: Final = re.compile(
-    r"(?P<kind>Integer|Number)(?:, (?:at least (?P<least>\d+)|at most (?P<most>\d+)|from (?P<low>\d+) to (?P<high>\d+)))?"
+    r"(?P<kind>Integer|Number)"
+    r"(?:, (?:at least (?P<least>\d+)|at most (?P<most>\d+)|from (?P<low>\d+) to (?P<high>\d+)))?"
 )
 
 
