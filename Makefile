@@ -50,7 +50,7 @@ venv: .venv/installed ## create the virtual environment .venv from deploy/requir
 # than the lock.
 .venv/installed: deploy/requirements.lock pyproject.toml
 	@$(CHECK_PYTHON)
-	@echo >&2 "make: $$(grep -c == $<) Python packages into .venv, for the tests (some 510 MB): this takes a few minutes if pip has none of them yet"
+	@echo >&2 "make: $$(grep -c == $<) Python packages into .venv, for the tests (some 610 MB): this takes a few minutes if pip has none of them yet"
 	@$(PYTHON) -m venv .venv
 	@$(call INSTALL,.venv,-r $<)
 	@$(call COMPILE,.venv)
