@@ -30,13 +30,13 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo >&2 "m
 $(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo >&2 "make: $(PYTHON) lacks ensurepip; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 endef
 
-# Installs the packages of a lock: $(1) is the environment, $(2) are pip's arguments. Modules are compiled separately, because
-# pip uses one processor. As in pip, a module that cannot be compiled is no failure.
+# Installs the packages of a lock: $(1) is the environment, $(2) are pip's arguments. pip compiles modules with one processor, so
+# COMPILE does that. As in pip, a module that cannot be compiled is no failure.
 define INSTALL
 [[ -t 2 ]] && screen=1 || screen=0; \
-$(1)/bin/pip install --progress-bar off --no-compile --require-hashes --no-deps $(2) | awk -v screen=$$screen "$$FETCHED" >&2; \
-$(1)/bin/python -m compileall -qq -j 0 $(1)/lib || true
+$(1)/bin/pip install --progress-bar off --no-compile --require-hashes --no-deps $(2) | awk -v screen=$$screen "$$FETCHED" >&2
 endef
+COMPILE = $(1)/bin/python -m compileall -qq -j 0 $(1)/lib || true
 
 .PHONY: help venv demo-venv tools jars rck spark servers catalog demo tour dist dist-test test check coverage shape lint format simulate fuzz fuzz-readers faults bench bench-spark bench-audit soak pictures docs lock clean
 
@@ -50,14 +50,16 @@ venv: .venv/installed ## create the virtual environment .venv from deploy/requir
 # than the lock.
 .venv/installed: deploy/requirements.lock pyproject.toml
 	@$(CHECK_PYTHON)
-	@echo >&2 "make: $$(grep -c == $<) Python packages into .venv, for the tests (some 510 MB): this takes a few minutes if pip has none of them yet"
+	@echo >&2 "make: $$(grep -c == $<) Python packages into .venv, for the tests (some 610 MB): this takes a few minutes if pip has none of them yet"
 	@$(PYTHON) -m venv .venv
 	@$(call INSTALL,.venv,-r $<)
+	@$(call COMPILE,.venv)
 	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@broken=$$($(BIN)/pip check) || { echo >&2 "$$broken"; exit 1; }
 	@touch $@
 
-# The demo has an environment of its own, so that it need not wait for the packages of the tests.
+# The demo has an environment of its own, so that it need not wait for the packages of the tests. It runs once or twice, so modules
+# are compiled when they are imported.
 demo-venv: .venv-demo/installed
 	@:
 
@@ -84,6 +86,7 @@ spark: .venv/spark ## install PySpark in .venv, and download Iceberg's runtime f
 .venv/spark: deploy/spark.lock .venv/installed
 	@echo >&2 "make: PySpark into .venv, for mypy and the tests on Spark (some 460 MB): the first build takes half a minute more"
 	@$(call INSTALL,.venv,--no-build-isolation --use-pep517 -r $<)
+	@$(call COMPILE,.venv)
 	@touch $@
 
 servers: venv ## download the servers for the tests of stores, PostgreSQL and NATS to ~/.cache/iceberg-sfn

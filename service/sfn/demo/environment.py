@@ -155,6 +155,8 @@ class CatalogServer(ABC):
         self._server: GuardedProcess | None = None
         self._port = port or self._free_port()
         self.uri = f"http://127.0.0.1:{self._port}"
+        self.settings = f'uri = "{self.uri}"'
+        """The lines of the listener's section `catalogs.NAME`."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -282,7 +284,7 @@ url = "sqlite:///{folder}/inbox.db"
 every = "1m"
 
 [catalogs.{catalog}]
-uri = "{uri}"
+{settings}
 replica_lag = "500ms"
 min_publish_interval = "100ms"
 {more}
@@ -408,6 +410,7 @@ def running_service(folder: Path, server: CatalogServer, more: str = "") -> Iter
         _CONFIGURATION.format(
             more=more,
             catalog=DEMO_CATALOG,
+            settings=server.settings,
             uri=server.uri,
             folder=folder,
             warehouse=server.warehouse,

@@ -89,7 +89,7 @@ def measured(folder: Path, runtime: ServerRuntime, scenarios: Sequence[Scenario]
     with ExitStack() as stack:
         server = stack.enter_context(RestCatalogServer(folder / "catalog", runtime))
         warehouse = Path(server.warehouse.removeprefix("file://"))
-        told = [section.followed(f'uri = "{server.uri}"') for section in founded(warehouse)]
+        told = [section.followed(server.settings) for section in founded(warehouse)]
         service = Service(folder / "service", server.warehouse, told)
         rival = Service(folder / "rival", server.warehouse, followed(folder))
         stack.enter_context(closing(service))
