@@ -209,7 +209,7 @@ lock: ## resolve and pin the dependencies again (newer versions: make lock UPGRA
 	  pin --constraint deploy/requirements.lock -o deploy/spark.lock -; \
 	pin --extra demo --constraint deploy/requirements.lock -o deploy/demo.lock pyproject.toml; \
 	pin --extra pyiceberg --extra s3 --extra azure --extra gcs --extra postgres --extra nats --extra otel --constraint deploy/requirements.lock -o deploy/image.lock pyproject.toml; \
-	read_project '(one for extra in ("demo", "read") for one in project["optional-dependencies"][extra] if extra == "read" or one.startswith("duckdb"))' | \
+	read_project '(one for extra in ("demo", "dev", "read") for one in project["optional-dependencies"][extra] if extra == "read" or one.startswith("duckdb"))' | \
 	  pin --constraint deploy/requirements.lock -o deploy/compose/engine/engine.lock -; \
 	read_project 'build["requires"]' | \
 	  pin --constraint deploy/requirements.lock -o deploy/build.lock -; \

@@ -126,7 +126,7 @@ def here(lock: Path) -> set[str]:
 def runtime() -> list[str]:
     """What the image's service asks for."""
     project = PROJECT["project"]
-    extras = ("pyiceberg", "s3", "azure", "gcs", "postgres", "nats")
+    extras = ("pyiceberg", "s3", "azure", "gcs", "postgres", "nats", "otel")
     return [*project["dependencies"], *(one for extra in extras for one in project["optional-dependencies"][extra])]
 
 

@@ -20,6 +20,7 @@ PACKAGE = ROOT / "service" / "sfn"
 DEMO = sorted(PACKAGE.glob("demo/*.py"))
 DRIVER = [PACKAGE / "inbox" / "postgres_connections.py"]
 NATS = sorted(PACKAGE.glob("pull/nats*.py"))
+TRACES = PACKAGE / "telemetry" / "tracing.py"
 LIBRARY = sorted(PACKAGE.glob("catalogs/pyiceberg*.py"))
 SPARK = [*PACKAGE.glob("spark/**/*.py"), *PACKAGE.parent.glob("pyspark_sfn*.py")]
 _OF_TABLES = "avro_check data_file inspect predicate pyiceberg_files scan table"
@@ -32,7 +33,7 @@ CLOUDS = {
     "gcs": ([PACKAGE / "google_auth.py", PACKAGE / "storage" / "gcs.py"], "google"),
 }
 """What is there for an extra, and what that brings by fsspec's driver."""
-OPTIONAL = {file for files, _ in CLOUDS.values() for file in files} | set(DRIVER) | set(NATS)
+OPTIONAL = {file for files, _ in CLOUDS.values() for file in files} | {TRACES, *DRIVER, *NATS}
 SERVICE = sorted(
     set(PACKAGE.rglob("*.py")) - set(DEMO) - set(LIBRARY) - set(SPARK) - set(TABLES) - _ON_SPARK - OPTIONAL
 )
@@ -98,6 +99,12 @@ def test_a_source_of_nats_needs_what_it_imports_beside() -> None:
     distributions = {"nats": "nats_py"}
     needed = {distributions.get(name, name) for name in imported(NATS) - imported(SERVICE)}
     assert declared(PROJECT["optional-dependencies"]["nats"]) == needed
+
+
+def test_traces_need_the_sdk_and_the_exporter_that_one_module_imports() -> None:
+    assert imported([TRACES]) - imported(SERVICE) == {"opentelemetry"}
+    needed = {"opentelemetry_sdk", "opentelemetry_exporter_otlp_proto_http"}
+    assert declared(PROJECT["optional-dependencies"]["otel"]) == needed
 
 
 @pytest.mark.slow

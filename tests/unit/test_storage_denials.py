@@ -197,7 +197,7 @@ async def test_what_is_vended_for_a_store_that_lacks_its_packages_is_the_stores_
     monkeypatch.delitem(sys.modules, "sfn.app.storage_s3", raising=False)
     monkeypatch.setitem(sys.modules, "sfn.storage.s3", None)
     remotes = RemoteStores({})
-    with pytest.raises(Permanent, match=r"no module sfn\.storage\.s3; pip install '\.\[s3\]'") as missing:
+    with pytest.raises(Permanent, match=r"no module sfn\.storage\.s3; pip install 'iceberg-sfn\[s3\]") as missing:
         remotes.open_vended(VendedCredential("", {"s3.access-key-id": "k"}, None), "s3://lake/orders")
     assert missing.value.scope is ErrorScope.STORE
     await remotes.close()

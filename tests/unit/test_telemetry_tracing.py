@@ -223,5 +223,5 @@ def test_the_end_waits_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_missing_packages_are_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "find_spec", lambda _: None)
-    with pytest.raises(SfnError, match=r"pip install 'iceberg-sfn\[otel\]'"):
+    with pytest.raises(SfnError, match=r"pip install 'iceberg-sfn\[otel\]"):
         tracing.start_tracing(TracingOptions(), "1.2.3")
