@@ -120,9 +120,9 @@ def write_plain_text(folder: Path, site: Site) -> None:
     whole = [home.text]
     for section, links in site.navigation.items():
         lines += ["", f"## {section}", ""]
-        for title, place in links:
-            page = site.pages[place]
-            lines.append(f"- [{title}]({html(place)}): {page.description}")
-            whole.append(f"<!-- {html(place)} -->\n\n{page.text}")
+        for link in (one for above in links for one in (above, *above.below)):
+            page = site.pages[link.place]
+            lines.append(f"- [{link.title}]({html(link.place)}): {page.description}")
+            whole.append(f"<!-- {html(link.place)} -->\n\n{page.text}")
     (folder / "llms.txt").write_text("\n".join(lines) + "\n")
     (folder / "llms-full.txt").write_text("\n\n".join(whole))

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ _PICTURE = re.compile(
 )
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 _SECTION = re.compile(r"^## (.+)$")
-_ITEM = re.compile(r"^- \[([^\]]+)\]\(([^)#\s]+)\)")
+_ITEM = re.compile(r"^( {2})?- \[([^\]]+)\]\(([^)#\s]+)\)")
 _LANGUAGES = {".conf": "nginx", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json", ".py": "python"}
 
 
@@ -54,16 +54,35 @@ class Page(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Link:
+    """A link of the navigation.
+
+    Attributes:
+        title: its text.
+        place: the page, below the folder of pages.
+        below: links that are listed below it.
+    """
+
+    title: str
+    place: str
+    below: list["Link"] = field(default_factory=list)
+
+    def entry(self) -> dict[str, object]:
+        """Return the entry in the generator's navigation; a page with others below it is the first of them."""
+        return {self.title: [self.place, *(one.entry() for one in self.below)] if self.below else self.place}
+
+
+@dataclass(frozen=True)
 class Site:
     """What the site has.
 
     Attributes:
         pages: by their file below the folder of pages.
-        navigation: by section, each link with its title.
+        navigation: by section, its links in their order.
     """
 
     pages: Mapping[str, Page]
-    navigation: Mapping[str, list[tuple[str, str]]]
+    navigation: Mapping[str, list[Link]]
 
 
 def stage(root: Path, folder: Path, address: str = "") -> Site:
@@ -85,7 +104,7 @@ def stage(root: Path, folder: Path, address: str = "") -> Site:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_front_matter(page) + page.text)
     home = {"Home": INDEX}
-    sections = [{name: [{title: place} for title, place in links]} for name, links in site.navigation.items()]
+    sections = [{name: [one.entry() for one in links]} for name, links in site.navigation.items()]
     # JSON is YAML.
     navigation = json.dumps([home, *sections], ensure_ascii=False, indent=2)
     where = f"site_url: {json.dumps(address)}\n" if address else ""
@@ -166,17 +185,17 @@ def _outside_code(pattern: re.Pattern[str], replace: Callable[[re.Match[str]], s
     return "".join([*parts, pattern.sub(replace, text[end:])])
 
 
-def _navigation(pages: Mapping[str, Page]) -> dict[str, list[tuple[str, str]]]:
+def _navigation(pages: Mapping[str, Page]) -> dict[str, list[Link]]:
     """Return the sections of the index with their links; refuse pages that no section has."""
-    sections: dict[str, list[tuple[str, str]]] = {}
-    links: list[tuple[str, str]] = []
+    sections: dict[str, list[Link]] = {}
+    links: list[Link] = []
     for line in pages[INDEX].text.splitlines():
         if heading := _SECTION.match(line):
             links = sections.setdefault(heading[1], [])
         elif item := _ITEM.match(line):
-            links.append((item[1], item[2]))
+            (links[-1].below if item[1] and links else links).append(Link(item[2], item[3]))
     sections = {name: links for name, links in sections.items() if links}
-    listed = {place for links in sections.values() for _, place in links}
+    listed = {one.place for links in sections.values() for link in links for one in (link, *link.below)}
     if missing := {page.place for page in pages.values() if not page.is_listing} - listed - {INDEX}:
         raise Refused(f"docs/index.md: expected a link to each page, found none to {', '.join(sorted(missing))}")
     return sections
