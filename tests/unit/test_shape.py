@@ -29,11 +29,11 @@ def test_banned_words_are_found_in_every_kind_of_name() -> None:
 
 
 def test_garbage_that_parses_source_when_it_goes_disturbs_nothing() -> None:
-    cycle = type("Garbage", (), {"__del__": lambda _: ast.parse("a + b")})()  # noqa: TID251 - the disturbance itself
+    cycle = type("Garbage", (), {"__del__": lambda _: ast.parse("a + b")})()  # noqa: TID251 - this parse is the disturbance
     cycle.itself = cycle
     del cycle
     syntax_tree(Path(ast.__file__).read_text())
-    # Left over, it would go amid a later test that parses source.
+    # Otherwise the garbage is collected during the next parse that allows it, in any later test, and that parse fails.
     gc.collect()
 
 
