@@ -27,7 +27,7 @@ _PICTURE = re.compile(
 )
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 _SECTION = re.compile(r"^## (.+)$")
-_ITEM = re.compile(r"^( {2})?- \[([^\]]+)\]\(([^)#\s]+)\)")
+_ITEM = re.compile(r"^( {4})?- \[([^\]]+)\]\(([^)#\s]+)\)")
 _LANGUAGES = {".conf": "nginx", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json", ".py": "python"}
 
 
