@@ -21,7 +21,7 @@ PREFIX: Final = "org.opencontainers.image."
 
 def baked(target: str, *options: str, **variables: str) -> dict[str, Any]:
     """What Buildx would build; it needs no engine."""
-    command = [tool("buildx"), "bake", "--file", str(FILE), "--print", *options, target]
+    command = [str(tool("buildx")), "bake", "--file", str(FILE), "--print", *options, target]
     environ = {"PATH": SURROUNDINGS["PATH"], "HOME": SURROUNDINGS["HOME"], **variables}
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
