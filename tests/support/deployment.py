@@ -76,6 +76,7 @@ def stages(text: str) -> Iterator[Stage]:
     yield Stage(tuple(begun))
 
 
+EXTRAS_OF_IMAGE = ("s3", "azure", "gcs", "postgres", "nats", "pyiceberg", "otel")
 FOLDER_OF_ENGINE = DEPLOY / "compose" / "engine"
 
 PYTHON, BUILD, IMAGE = stages((ROOT / "Dockerfile").read_text())
@@ -126,8 +127,8 @@ def here(lock: Path) -> set[str]:
 def runtime() -> list[str]:
     """What the image's service asks for."""
     project = PROJECT["project"]
-    extras = ("pyiceberg", "s3", "azure", "gcs", "postgres", "nats", "otel")
-    return [*project["dependencies"], *(one for extra in extras for one in project["optional-dependencies"][extra])]
+    optional = project["optional-dependencies"]
+    return [*project["dependencies"], *(one for extra in EXTRAS_OF_IMAGE for one in optional[extra])]
 
 
 def closure(asked: Iterable[str]) -> set[str]:

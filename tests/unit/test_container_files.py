@@ -20,6 +20,7 @@ from tests.support.deployment import (
     COMPOSE,
     DEPLOY,
     ENGINE,
+    EXTRAS_OF_IMAGE,
     FOLDER_OF_ENGINE,
     IMAGE,
     PROJECT,
@@ -68,6 +69,12 @@ def image_settings(text: str | None, folder: Path) -> Settings:
         file = folder / "sfn.toml"
         file.write_text(text)
     return load(file, {**IMAGE.pairs("ENV"), **LEAST})
+
+
+def test_the_page_names_the_extras_of_the_image() -> None:
+    page = (ROOT / "docs" / "get-started" / "container.md").read_text()
+    (sentence,) = re.findall(r"^The image has the .*$", page, flags=re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", sentence)) == set(EXTRAS_OF_IMAGE)
 
 
 def test_the_images_are_built_from_one_pinned_base_of_a_python_that_the_project_names() -> None:
