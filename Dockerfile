@@ -34,8 +34,8 @@ FROM base
 # `useradd` writes the day of its run into a file, unless this one is given.
 ARG SOURCE_DATE_EPOCH
 
-# The base comes without compiled modules, and a container that writes nothing would compile what it imports at each start
-# and each health check. The user's numbers are part of the interface: volumes that outlive the container belong to them.
+# The base has no compiled modules. A read-only container would compile what it imports at each start and each health check.
+# The user's numbers are part of the interface: volumes belong to them, and outlive the container.
 RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash -x /site-packages/ /usr/local/lib/python3.* \
  && groupadd --gid 10001 sfn \
  && useradd --uid 10001 --gid sfn --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin sfn \
@@ -44,9 +44,9 @@ RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash -x /site-pac
 COPY --from=build /opt/sfn /opt/sfn
 COPY deploy/image.toml /etc/sfn/sfn.toml
 
-# No setting of the service: a variable would win over the file that somebody mounts. Which file that is, every command
-# reads from SFN_CONFIG: `--env SFN_CONFIG=…` is enough to name another. SQLite sorts what is too large for
-# its memory in a file, and there is no other place that is sure to be writable.
+# No setting of the service: a variable would win over the mounted file. Every command reads from SFN_CONFIG which file that
+# is, so `--env SFN_CONFIG=…` names another. SQLite sorts in a file what is too large for its memory, and no other folder is
+# sure to be writable.
 ENV PATH=/opt/sfn/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     SFN_CONFIG=/etc/sfn/sfn.toml \
