@@ -271,6 +271,11 @@ class RateLimit:
         self._left = self._burst
         self._updated_at: float | None = None
 
+    @property
+    def burst(self) -> int:
+        """The most requests at once, after an idle time."""
+        return int(self._burst)
+
     def seconds_to_wait(self, now: float) -> float | None:
         """Return the seconds until a request is allowed; None if this one is allowed, and count it.
 

@@ -246,16 +246,45 @@ async def test_whatever_is_wrong_the_answer_is_the_same_and_nothing_is_kept(serv
     assert (await sent(connect, RIGHT)).status == 202
 
 
-async def test_the_log_says_no_more_of_it_than_the_answer(service: Service, connect: Open) -> None:
+NO_SIGNER = "no single sender's secret made this signature"
+REASONS = {
+    "nothing": "the request has no token and no signature",
+    "old": "webhook-timestamp is 301 seconds behind the listener's clock",
+    "future": "webhook-timestamp is 301 seconds ahead of the listener's clock",
+    "another secret": NO_SIGNER,
+    "another timestamp": NO_SIGNER,
+    "another id": NO_SIGNER,
+    "an id with a full stop": "webhook-id is not 1 to 256 visible characters without a full stop",
+    "no id": "no header webhook-id",
+    "no timestamp": "no header webhook-timestamp",
+    "no signature": "no header webhook-signature",
+    "an empty signature": "webhook-signature has no base64 of 32 bytes with version v1",
+    "a version that nobody knows": "webhook-signature has no base64 of 32 bytes with version v1",
+    "a timestamp that is none": "webhook-timestamp is not a number of seconds",
+    "a timestamp of other digits": "webhook-timestamp is not a number of seconds",
+    "too many signatures": "webhook-signature has more than 16 signatures",
+    "a body's signature of another manner": "the header x-polaris-signature-256 is not sha256= and 64",
+    "the manner's signature by another's secret": NO_SIGNER,
+    "the right manner under GitHub's name": "the request has no token and no signature",
+    "two senders' signatures": NO_SIGNER,
+    "the secret itself": "the bearer token is none of the active ones, or two parties have it",
+    "the text itself": "the bearer token is none of the active ones, or two parties have it",
+}
+
+
+async def test_the_log_and_the_last_requests_have_the_reason_without_any_text_of_the_request(
+    service: Service, connect: Open
+) -> None:
     with capture_logs() as logs:
-        for headers in WRONG.values():
+        for why, headers in WRONG.items():
             await sent(connect, headers)
+            assert service.recent.latest(1)[0].reason.startswith(REASONS[why]), why
+        await sent(connect, {**RIGHT, "webhook-timestamp": f"{RIGHT['webhook-timestamp']}000"})
+        assert service.recent.latest(1)[0].reason == "webhook-timestamp is in milliseconds, not seconds"
         await sent(connect, RIGHT, b"s3cret")
-    assert {entry["why"] for entry in logs} == {
-        "a valid bearer token, or a valid signature with a current timestamp, is needed"
-    }
-    told = str(logs)
-    assert [word for word in ("s3cret", WEBHOOK, "msg_", "v1,", "hook") if word in told] == []
+    assert str(logs[0]["why"]) == REASONS["nothing"]
+    seen = f"{logs} {[one.reason for one in service.recent.latest(1000)]}"
+    assert [word for word in ("s3cret", WEBHOOK, TEXT, "msg_", "v1,", RIGHT["webhook-timestamp"]) if word in seen] == []
     assert service.inbox.kept == []
 
 

@@ -80,9 +80,23 @@ def test_deep_nesting_that_ends_is_refused_too() -> None:
     assert refused(b"[" * depth + b"]" * depth)[0] == 400
 
 
-@pytest.mark.parametrize("body", [1, None, "x", {}, {"name": "t"}, {"namespace": "a"}, {"type": "x"}])
+@pytest.mark.parametrize("body", [1, None, "x", {}, {"type": "x"}])
 def test_what_is_no_known_format_is_415(body: object) -> None:
     assert refused(body) == (415, "#")
+
+
+@pytest.mark.parametrize(("body", "missing"), [({"name": "t"}, "namespace"), ({"namespace": "a"}, "name")])
+@pytest.mark.parametrize("event_format", [None, NATIVE])
+def test_the_error_names_the_missing_key_of_our_own_format(
+    body: object, missing: str, event_format: str | None
+) -> None:
+    with pytest.raises(Rejected) as refusal:
+        decoded(body, replace(ONE, event_format=event_format))
+    assert (refusal.value.status, refusal.value.where) == (422, f"#/{missing}")
+
+
+def test_a_half_named_table_of_another_format_is_415() -> None:
+    assert refused({"name": "t"}, replace(ONE, event_format="glue")) == (415, "#")
 
 
 def test_each_dialect_has_a_name_of_its_own() -> None:

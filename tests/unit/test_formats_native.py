@@ -179,6 +179,10 @@ def test_times_are_those_of_rfc_3339(moment: str) -> None:
     assert said(orders(occurred_at=moment))
 
 
+def test_the_error_says_which_form_a_time_has() -> None:
+    assert "a date and time of RFC 3339" in refusal_of(orders(occurred_at="yesterday")).expected
+
+
 undotted = names.map(lambda name: name.replace(".", "-"))
 namespaces = st.lists(names, max_size=4) | st.lists(undotted, min_size=1, max_size=4).map(".".join)
 fields = [

@@ -114,7 +114,7 @@ async def test_accepted_and_refused_requests_are_shown(browser: Browser) -> None
     assert "etl 127.0.0.1 own prod:sales.orders 1 1 accepted" in page.text
     assert "0 accepted, 1 duplicate" in page.text
     assert "refused: 400 Bad Request expected JSON in UTF-8, found Input data was truncated" in page.text
-    assert "refused: 401 Unauthorized a valid bearer token" in page.text
+    assert "refused: 401 Unauthorized the bearer token is none of the active ones" in page.text
     assert "unidentified 127.0.0.1" in page.text
     assert "a-rotated-secret" not in page.html
     assert page.text.index("401") < page.text.index("1 accepted")
@@ -201,10 +201,11 @@ async def test_repeated_refusals_are_one_problem_that_fades(browser: Browser, of
     assert problem["what"] == "23 requests with events were refused with 401"
     assert problem["since"] == "2026-01-01T00:00:00Z"
     assert problem["cause"] == (
-        "no valid token or signature from 10.0.0.0, 10.0.0.1, 10.0.0.2 and 2 more (last at 00:05:00 UTC); "
+        "no valid token or signature from 10.0.0.0, 10.0.0.1, 10.0.0.2 and 2 more (last at 00:05:00 UTC): no; "
         "the last accepted request of etl came from there"
     )
-    assert "senders.etl.secrets" in problem["advice"]
+    assert "[senders.etl]" in problem["advice"]
+    assert "The last reason: no." in (await browser.get("/ui/events")).text
     assert "23 requests with events were refused with 401" in (await browser.get("/ui")).text
     office.clock.turn(601)
     assert await problems(browser) == []
@@ -217,8 +218,11 @@ async def test_refusals_without_a_known_sender_name_no_sender(browser: Browser) 
     for _ in range(3):
         await post(browser, token="wrong")  # noqa: S106 - it opens nothing
     (problem,) = await problems(browser)
-    assert problem["cause"] == "no valid token or signature from 127.0.0.1 (last at 00:00:00 UTC)"
-    assert "senders.NAME.secrets" in problem["advice"]
+    assert problem["cause"] == (
+        "no valid token or signature from 127.0.0.1 (last at 00:00:00 UTC): "
+        "the bearer token is none of the active ones, or two parties have it"
+    )
+    assert "[senders.NAME]" in problem["advice"]
 
 
 # ── Operators' log

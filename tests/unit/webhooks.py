@@ -73,7 +73,8 @@ def signer(
 def claim_of(
     headers: dict[bytes, bytes] | HeaderPairs, manner: SignatureScheme = STANDARD, now: datetime = AT
 ) -> SignatureClaim | None:
-    return parse_signature(manner, headers.items() if isinstance(headers, dict) else headers, now)
+    found = parse_signature(manner, headers.items() if isinstance(headers, dict) else headers, now)
+    return found if isinstance(found, SignatureClaim) else None
 
 
 def scheme_of(name: str) -> AuthScheme:

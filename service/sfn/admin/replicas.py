@@ -133,6 +133,7 @@ class Replicas:
                     since=one.since,
                     last_at=one.last_at,
                     senders=process.recent.senders_at(one.client),
+                    reason=one.reason,
                 )
                 for one in process.recent.unauthorized()
             ],

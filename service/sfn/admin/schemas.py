@@ -483,6 +483,7 @@ class UnauthorizedClientModel(AdminModel):
     since: datetime
     last_at: datetime
     senders: Sequence[str] = Field(description="senders with their last accepted request from this address")
+    reason: str = Field(default="", description="why the last of them was refused")
 
 
 class ServiceStatus(AdminModel):

@@ -251,18 +251,20 @@ def _unauthorized_problems(status: ServiceStatus) -> Iterator[StatusProblem]:
         return
     addresses = [one.client or "an unknown address" for one in clients[:_MAX_NAMED]]
     more = f" and {len(clients) - _MAX_NAMED:,} more" if len(clients) > _MAX_NAMED else ""
-    last_at = max(one.last_at for one in clients)
+    last = max(clients, key=lambda one: one.last_at)
+    why = f": {last.reason}" if last.reason else ""
     senders = list(dict.fromkeys(name for one in clients for name in one.senders))[:_MAX_NAMED]
     known = f"; the last accepted request of {', '.join(senders)} came from there" if senders else ""
-    secrets = " or ".join(f"senders.{name}.secrets" for name in senders or ["NAME"])
+    secrets = " or ".join(f"[senders.{name}]" for name in senders or ["NAME"])
     count = sum(one.count for one in clients)
     yield StatusProblem(
         kind="unauthorized",
         what=f"{pluralise(count, 'request')} with events {'was' if count == 1 else 'were'} refused with 401",
         since=min(one.since for one in clients),
-        cause=f"no valid token or signature from {', '.join(addresses)}{more} (last at {last_at:%H:%M:%S} UTC){known}",
-        advice=f"compare {secrets} with the sender's token; the next sweep finds the tables of refused events, "
-        "and `sfn reconcile` finds them at once; requests of strangers do no harm",
+        cause=f"no valid token or signature from {', '.join(addresses)}{more} "
+        f"(last at {last.last_at:%H:%M:%S} UTC){why}{known}",
+        advice=f"compare the secrets of {secrets} with the sender's, if no other cause is named; the next sweep finds "
+        "the tables of refused events, and `sfn reconcile` finds them at once; requests of strangers do no harm",
     )
 
 

@@ -328,6 +328,7 @@ def _decode_each(request: EventRequest, mode: EnvelopeMode, event_only: Collecti
     for event in split_events(request, mode):
         event_format = next((one for one in formats if one.matches(event)), None)
         if event_format is None:
+            _reject_half_a_table(event)
             raise unknown_format_error(request.sender, event.at)
         name = event_format.name
         _check_depth(event.content, event_format.max_depth, event.at)
@@ -346,6 +347,16 @@ def _decode_each(request: EventRequest, mode: EnvelopeMode, event_only: Collecti
         if len(notifications) > MAX_NOTIFICATIONS:
             raise Rejected("#", status=422, expected=f"events of at most {MAX_NOTIFICATIONS} changes", found="more")
     return DecodedRequest(tuple(notifications), ignored, name, unmapped, tuple(unmapped_catalogs))
+
+
+def _reject_half_a_table(event: Event) -> None:
+    """Reject an event of the listener's own format with 422 that lacks one of the two keys by which it is recognised.
+
+    A sender that is written for this format then learns which key is missing.
+    """
+    is_allowed = event.request.sender.event_format in {None, NATIVE}
+    if is_allowed and native.names_half_a_table(event) and not any(one.matches(event) for one in EVENT_FORMATS):
+        native.decode_native_event(event)
 
 
 def _check_depth(content: object, most: int, at: str, *, status: int = 422) -> None:

@@ -196,7 +196,8 @@ def _invalid_object(
         elif pattern is not None and (control := _CONTROL.search(value)) is not None:
             expected, found = f"{expected} without control characters", f"U+{ord(control[0]):04X}"
         elif pattern is not None:
-            expected, found = f"{expected} in the form that /openapi.json describes", ascii(value[:40])
+            form = "a date and time of RFC 3339, such as 2026-01-31T12:00:00Z" if at.endswith("_at") else ""
+            expected, found = form or f"{expected} in the form that /openapi.json describes", ascii(value[:40])
         else:
             found = json_kind(value)
         return Rejected(at, status=status, expected=expected, found=found)

@@ -119,6 +119,11 @@ def is_native_event(event: Event) -> bool:
     return event.data_at is None and "namespace" in event.content and "name" in event.content
 
 
+def names_half_a_table(event: Event) -> bool:
+    """Return whether the event has one of the two keys that name a table in this format."""
+    return event.data_at is None and ("namespace" in event.content) != ("name" in event.content)
+
+
 def decode_native_event(event: Event) -> tuple[Notification, ...]:
     """Return one notification, or two for a rename: the old name with `renamed_to`, the new name with the metadata
     location.

@@ -291,6 +291,11 @@ _NO_PAGES: Final = (
     'configure [senders.NAME] secrets = { main = "…" } and send that token'
 )
 _NO_CREDENTIALS: Final = "a valid bearer token, or a valid signature with a current timestamp, is needed"
+_NO_SIGNER: Final = (
+    "no single sender's secret made this signature: the secret is another one, or the body was changed after it was "
+    "signed"
+)
+_NOT_STORED: Final = "the inbox does not store events at present; send the request again"
 _SHUTTING_DOWN: Final = "the service is shutting down"
 _SEND_FEWER: Final = "let the sender send these events again, fewer in one request, or raise listener.body_limit"
 _SEND_PLAIN: Final = "let the sender send these events again, uncompressed"
@@ -318,6 +323,7 @@ class RequestHead(msgspec.Struct):
         encoding: `Content-Encoding` in lower case; `identity` without one.
         is_from_a_page: the request has the header `Origin`.
         sender: name of the sender, once it is identified.
+        refusal: why the request is refused, for operators, if that is more than the answer says; else "".
     """
 
     method: str
@@ -329,6 +335,7 @@ class RequestHead(msgspec.Struct):
     encoding: bytes = b"identity"
     is_from_a_page: bool = False
     sender: str | None = None
+    refusal: str = ""
 
 
 def parse_length(value: bytes) -> int | None:
@@ -436,10 +443,12 @@ class EventsEndpoint:
         try:
             answer = await self._answer(response_format, head, receive, arrived)
         except Rejected as refusal:
+            if refusal.where not in {"", "#"}:
+                head.refusal = str(refusal)
             answer = response_format.rejected(refusal)
         except Transient as trouble:
             self._log_not_stored(trouble)
-            answer = _unavailable(response_format, "the events could not be stored", trouble.retry_after)
+            answer = _unavailable(response_format, _NOT_STORED, trouble.retry_after)
         except BodyMemoryExhausted:
             answer = _unavailable(response_format, EXHAUSTED_MESSAGE, RETRY_AFTER, [responses.CLOSE_HEADER])
         except FatalError as broken:
@@ -455,7 +464,8 @@ class EventsEndpoint:
             self._metrics.count_rejected(
                 answer.status, None if response_format is responses.NATIVE else POLARIS_NOTIFICATIONS
             )
-            self._recent.record_refused(answer.status, responses.detail_of(answer), head.sender, head.client)
+            reason = head.refusal or responses.detail_of(answer)
+            self._recent.record_refused(answer.status, reason, head.sender, head.client)
         return answer
 
     async def _answer(
@@ -467,7 +477,8 @@ class EventsEndpoint:
             return _unavailable(response_format, _SHUTTING_DOWN, None, [responses.CLOSE_HEADER])
         sender = self._senders.identify(head.authorization, head.headers)
         if sender is None:
-            return self._unauthorized(response_format, head)
+            why = self._senders.explain_unidentified(head.authorization, head.headers)
+            return self._unauthorized(response_format, head, why)
         if not isinstance(sender, Sender):
             return await self._answer_signed(response_format, head, receive, arrived, sender)
         head.sender = sender.name
@@ -530,7 +541,7 @@ class EventsEndpoint:
         if content is None:
             return None
         if verified is None:
-            return self._unauthorized(response_format, head)
+            return self._unauthorized(response_format, head, _NO_SIGNER)
         head.sender = verified.sender.name
         if (wait := self._senders.seconds_to_wait(verified.sender)) is not None:
             return self._too_many(response_format, verified.sender, wait)
@@ -551,14 +562,22 @@ class EventsEndpoint:
         allowed = signature.ALLOW_HEADER if has_handshake else (b"allow", b"POST")
         return self._reject(response_format, head, 405, "events are sent with POST", allowed)
 
-    def _unauthorized(self, response_format: ResponseFormat, head: RequestHead) -> EventsResponse:
-        """Return the same answer for every failure, so that an attacker learns nothing about the credentials."""
-        return self._reject(response_format, head, 401, _NO_CREDENTIALS, (b"www-authenticate", b"Bearer"))
+    def _unauthorized(self, response_format: ResponseFormat, head: RequestHead, why: str) -> EventsResponse:
+        """Return the same answer for every failure, so that an attacker learns nothing about the credentials.
+
+        Args:
+            response_format: format of the response.
+            head: the request without its body.
+            why: the reason, for operators only.
+        """
+        head.refusal = why
+        self._refusals.log_rejected(401, why, head.client)
+        return response_format.error(401, _NO_CREDENTIALS, [(b"www-authenticate", b"Bearer")])
 
     def _too_many(self, response_format: ResponseFormat, sender: Sender, wait: float) -> EventsResponse:
         if (suppressed := self._throttle.allow(("too many", sender.name))) is not None:
             _log.warning("events rejected", sender=sender.name, status=429, suppressed=suppressed)
-        return response_format.error(429, "the sender exceeds its requests per minute", [_retry_after(wait)])
+        return response_format.error(429, self._senders.describe_rate(sender), [_retry_after(wait)])
 
     def _reject(
         self, response_format: ResponseFormat, head: RequestHead, status: int, why: str, *headers: tuple[bytes, bytes]

@@ -88,12 +88,14 @@ class UnauthorizedClient(msgspec.Struct):
         since: time of the first of them.
         last_at: time of the last of them.
         count: number of requests.
+        reason: why the last of them was refused.
     """
 
     client: str | None
     since: datetime
     last_at: datetime
     count: int = 0
+    reason: str = ""
 
 
 class RecentRequests:
@@ -152,7 +154,7 @@ class RecentRequests:
         if sender is not None:
             self._activities.setdefault(sender, SenderActivity()).refused = request
         elif status == HTTPStatus.UNAUTHORIZED:
-            self._count_unauthorized(client, now)
+            self._count_unauthorized(client, now, request.reason)
 
     def latest(self, most: int, *, sender: str | None = None, refused_only: bool = False) -> list[RecentRequest]:
         """Return the newest requests, the newest first.
@@ -185,12 +187,12 @@ class RecentRequests:
             if activity.accepted is not None and activity.accepted.client == client
         ]
 
-    def _count_unauthorized(self, client: str | None, now: datetime) -> None:
+    def _count_unauthorized(self, client: str | None, now: datetime, reason: str) -> None:
         # Taken out and put back, so that the first of the dictionary is the one that has been silent the longest.
         one = self._unauthorized.pop(client, None)
         if one is None or one.last_at < now - FADES_AFTER:
             one = UnauthorizedClient(client, now, now)
-        one.count, one.last_at = one.count + 1, now
+        one.count, one.last_at, one.reason = one.count + 1, now, reason
         self._unauthorized[client] = one
         if len(self._unauthorized) > _MAX_CLIENTS:
             del self._unauthorized[next(iter(self._unauthorized))]

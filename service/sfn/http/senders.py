@@ -17,6 +17,7 @@ from sfn.errors import FatalError
 from sfn.formats.event import Headers, Sender
 from sfn.http.secrets import AcceptedToken, PartyTokens, bearer_token, index_of_presented
 from sfn.http.signature import (
+    InvalidSignature,
     SignatureClaim,
     SignatureScheme,
     SigningKey,
@@ -216,6 +217,34 @@ class Senders:
         owner = self._keyring.owner_of(authorization)
         return None if owner is None else self._enrolled.get(owner[0])
 
+    def explain_unidentified(self, authorization: bytes | None, headers: Headers) -> str:
+        """Return why the headers identify no sender. It is for operators only, because it would help an attacker.
+
+        Args:
+            authorization: value of the `Authorization` header.
+            headers: all headers.
+
+        Returns:
+            The reason, without any text of the request.
+        """
+        reasons = []
+        if authorization is not None:
+            reasons.append(self._explain_authorization(authorization))
+        names = {name for name, _ in headers}
+        for scheme in dict.fromkeys(self._signing.values()):
+            # A request has the headers of the scheme that it was signed with, and often a part of them if it is wrong.
+            if not names.isdisjoint(signature_headers(scheme)):
+                found = parse_signature(scheme, headers, self._clock.now())
+                reasons += [found.reason] if isinstance(found, InvalidSignature) else []
+        return "; ".join(reasons) or "the request has no token and no signature"
+
+    def _explain_authorization(self, authorization: bytes) -> str:
+        if bearer_token(authorization) is None:
+            return "the request has no Authorization header with a bearer token, or several such headers"
+        if self._keyring.owner_of(authorization) is not None:
+            return "the bearer token is an operator's"
+        return "the bearer token is none of the active ones, or two parties have it"
+
     async def verify_signer(self, signers: Sequence[PossibleSigner], body: bytes) -> VerifiedSigner | None:
         """Return the sender that signed a body; None for no sender or several.
 
@@ -239,11 +268,18 @@ class Senders:
         rate = self._rates.get(sender.name)
         return None if rate is None else rate.seconds_to_wait(self._monotonic())
 
+    def describe_rate(self, sender: Sender) -> str:
+        """Return the limit that a sender exceeds, for the answer."""
+        rate = self._rates[sender.name]
+        return f"expected at most {rate.per_minute} requests a minute, and at most {rate.burst} at once"
+
     def _possible_signers(self, headers: Headers) -> tuple[PossibleSigner, ...]:
         now = self._clock.now()
         claims = {scheme: parse_signature(scheme, headers, now) for scheme in set(self._signing.values())}
         candidates = ((party, claims[scheme]) for party, scheme in self._signing.items())
-        return tuple(PossibleSigner(party, claim) for party, claim in candidates if claim is not None)
+        return tuple(
+            PossibleSigner(party, claim) for party, claim in candidates if not isinstance(claim, InvalidSignature)
+        )
 
 
 class _AnonymousSenders(Senders):

@@ -42,6 +42,7 @@ _PREFIX: Final = b"sha256="
 # A full stop is not allowed: it separates the id from the timestamp in the signed text, which would be ambiguous.
 _MESSAGE: Final = re.compile(rb"[\x21-\x2d\x2f-\x7e]{1,%d}" % MAX_ID)
 _SECONDS: Final = re.compile(rb"[0-9]{1,12}")
+_MILLISECONDS: Final = re.compile(rb"[0-9]{13}")
 _HEX: Final = re.compile(rb"[0-9a-f]{64}")
 _BASE64: Final = re.compile(rb"[A-Za-z0-9+/]{43}=")
 
@@ -106,22 +107,33 @@ def signature_headers(scheme: SignatureScheme) -> tuple[bytes, ...]:
             assert_never(scheme)
 
 
-def parse_signature(scheme: SignatureScheme, headers: HeaderPairs, now: datetime) -> SignatureClaim | None:
+@dataclass(frozen=True, slots=True)
+class InvalidSignature:
+    """Headers that are no signature.
+
+    Attributes:
+        reason: what is wrong, for operators, without any text of the request.
+    """
+
+    reason: str
+
+
+def parse_signature(scheme: SignatureScheme, headers: HeaderPairs, now: datetime) -> SignatureClaim | InvalidSignature:
     """Return the signature in a request's headers.
 
     Returns:
-        The signature; None if a header is missing or malformed, or the timestamp is not within `TOLERANCE`. Also None
-        if a header occurs twice, because it is unknown which of the two was signed.
+        The signature. It is invalid if a header is missing or malformed, or the timestamp is not within `TOLERANCE`;
+        also if a header occurs twice, because it is unknown which of the two was signed.
     """
     wanted = signature_headers(scheme)
     found: dict[bytes, bytes] = {}
     for name, value in headers:
         if name in wanted:
             if name in found:
-                return None
+                return InvalidSignature(f"the header {name.decode()} occurs twice")
             found[name] = value.strip(b" \t")
-    if len(found) < len(wanted):
-        return None
+    if missing := [name.decode() for name in wanted if name not in found]:
+        return InvalidSignature(f"no header {' and no header '.join(missing)}")
     match scheme:
         case StandardWebhooks():
             return _parse_webhook(found[ID_HEADER], found[TIMESTAMP_HEADER], found[SIGNATURE_HEADER], now)
@@ -130,7 +142,9 @@ def parse_signature(scheme: SignatureScheme, headers: HeaderPairs, now: datetime
             text = found[header].lower()
             digest = text.removeprefix(_PREFIX)
             is_valid = text.startswith(_PREFIX) and _HEX.fullmatch(digest) is not None
-            return SignatureClaim(b"", (bytes.fromhex(digest.decode()),)) if is_valid else None
+            if not is_valid:
+                return InvalidSignature(f"the header {header.decode()} is not sha256= and 64 hexadecimal digits")
+            return SignatureClaim(b"", (bytes.fromhex(digest.decode()),))
         case _:
             assert_never(scheme)
 
@@ -177,16 +191,25 @@ def sign(scheme: SignatureScheme, secret: bytes, body: bytes, message: str, now:
     return {name.decode(): value for name, value in zip(signature_headers(scheme), values, strict=True)}
 
 
-def _parse_webhook(message: bytes, timestamp: bytes, signatures: bytes, now: datetime) -> SignatureClaim | None:
-    if _MESSAGE.fullmatch(message) is None or _SECONDS.fullmatch(timestamp) is None:
-        return None
-    if abs(int(timestamp) - now.timestamp()) > TOLERANCE:
-        return None
+def _parse_webhook(
+    message: bytes, timestamp: bytes, signatures: bytes, now: datetime
+) -> SignatureClaim | InvalidSignature:
+    if _MESSAGE.fullmatch(message) is None:
+        return InvalidSignature(f"webhook-id is not 1 to {MAX_ID} visible characters without a full stop")
+    if _SECONDS.fullmatch(timestamp) is None:
+        found = "in milliseconds, not seconds" if _MILLISECONDS.fullmatch(timestamp) else "not a number of seconds"
+        return InvalidSignature(f"webhook-timestamp is {found}")
+    ahead = int(timestamp) - int(now.timestamp())
+    if abs(ahead) > TOLERANCE:
+        side = "ahead of" if ahead > 0 else "behind"
+        return InvalidSignature(f"webhook-timestamp is {abs(ahead):,} seconds {side} the listener's clock")
     parts = [part for part in signatures.split(b" ") if part]
     if len(parts) > MAX_SIGNATURES:
-        return None
+        return InvalidSignature(f"webhook-signature has more than {MAX_SIGNATURES} signatures")
     digests = tuple(digest for part in parts if (digest := _digest_of_version_1(part)) is not None)
-    return SignatureClaim(b"%b.%b." % (message, timestamp), digests, message.decode()) if digests else None
+    if not digests:
+        return InvalidSignature("webhook-signature has no base64 of 32 bytes with version v1")
+    return SignatureClaim(b"%b.%b." % (message, timestamp), digests, message.decode())
 
 
 def _digest_of_version_1(part: bytes) -> bytes | None:
