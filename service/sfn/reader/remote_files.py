@@ -210,7 +210,7 @@ def _credentials_hint(where: str) -> str:
     """Return how a reader, which knows no settings of the service, gets a store's credentials and address."""
     hint = "credentials go into storage_options (--storage-option KEY=VALUE)"
     if scheme_of(where) in _S3:
-        return f"{hint}, and so does endpoint_url for a store other than Amazon's; or set AWS_ENDPOINT_URL"
+        return f"{hint}, and so does endpoint_url for a store other than Amazon's; or set AWS_ENDPOINT_URL_S3"
     return hint
 
 
