@@ -1,12 +1,14 @@
 """The site as it was built: does each link lead somewhere, and does a page load anything from another server?"""
 
+import posixpath
+import re
 from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from staging import Site
+from staging import Page, Site, outside_code
 
 LOADED = {
     ("audio", "src"),
@@ -106,6 +108,10 @@ def _faults(place: Place, document: Document, documents: Mapping[Path, Document]
             yield f"the link {target} leads to no heading"
 
 
+_LINK = re.compile(r"\]\((?![a-z]+:)([^)\s#]*)(#[^)\s]*)?\)")
+"""A link within the site, in Markdown."""
+
+
 def html(place: str) -> str:
     """Return the HTML file of a page."""
     folder, _, name = place.rpartition("/")
@@ -117,12 +123,22 @@ def write_plain_text(folder: Path, site: Site) -> None:
     """Write the site for programs that read text: a list of pages, and all of their text."""
     home = site.pages["index.md"]
     lines = [f"# {home.title}", "", f"> {home.description}"]
-    whole = [home.text]
+    whole = [_with_links_of_html(home)]
     for section, links in site.navigation.items():
         lines += ["", f"## {section}", ""]
         for link in (one for above in links for one in (above, *above.below)):
             page = site.pages[link.place]
             lines.append(f"- [{link.title}]({html(link.place)}): {page.description}")
-            whole.append(f"<!-- {html(link.place)} -->\n\n{page.text}")
+            whole.append(f"<!-- {html(link.place)} -->\n\n{_with_links_of_html(page)}")
     (folder / "llms.txt").write_text("\n".join(lines) + "\n")
     (folder / "llms-full.txt").write_text("\n\n".join(whole))
+
+
+def _with_links_of_html(page: Page) -> str:
+    """Return the text of a page with links to the files of the site, seen from its first folder."""
+
+    def link(match: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(page.place), match[1])) if match[1] else page.place
+        return f"]({html(target) if target.endswith('.md') else target}{match[2] or ''})"
+
+    return outside_code(_LINK, link, page.text)

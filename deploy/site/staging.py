@@ -139,7 +139,7 @@ def _page(root: Path, source: Path) -> tuple[Page, set[Path]]:
 
     text = _listing(root, source)
     is_listing = text is not None
-    text = _outside_code(_LINK, link, text or source.read_text())
+    text = outside_code(_LINK, link, text or source.read_text())
     # GitHub picks a picture by the scheme of the system, the site by the scheme that the reader chose.
     text = _PICTURE.sub(r"![\2](\3#only-light)\n![\2](\1#only-dark)", text)
     title = _TITLE.search(text)
@@ -176,7 +176,7 @@ def _listing(root: Path, source: Path) -> str | None:
     return f"# {name}\n\nThis is a file of the repository.\n\n{fence}{language}\n{text}\n{fence}\n"
 
 
-def _outside_code(pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str], text: str) -> str:
+def outside_code(pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str], text: str) -> str:
     """Replace what matches, but not in code."""
     parts, end = [], 0
     for code in _CODE.finditer(text):

@@ -191,6 +191,18 @@ async def test_a_configuration_that_works_says_so_and_leaves_nothing(tmp_path: P
         assert entries(tmp_path) == before
 
 
+@pytest.mark.parametrize("by_file", [True, False])
+def test_the_check_names_the_source_of_its_settings(tmp_path: Path, by_file: bool) -> None:
+    """Without a name it reads the file `sfn.toml` of the working folder."""
+    inbox, uri = f"sqlite:///{tmp_path}/inbox.db", "http://127.0.0.1:1"
+    if by_file:
+        (tmp_path / "sfn.toml").write_text(f'[inbox]\nurl = "{inbox}"\n[catalogs.prod]\nuri = "{uri}"\n')
+    environ = {} if by_file else {"SFN_INBOX__URL": inbox, "SFN_CATALOGS__PROD__URI": uri}
+    done = forked("check", folder=tmp_path, environ=environ)
+    source = "sfn.toml" if by_file else "environment and defaults"
+    assert done.out.startswith(f"ok       settings: {source}: 1 catalog, ")
+
+
 async def test_of_what_other_roles_do_nothing_is_said(tmp_path: Path) -> None:
     async with lake(tmp_path) as catalog:
         configuration = configure(catalog, '[facade]\ntoken = "a-token-of-readers"\n')

@@ -18,6 +18,7 @@ import pytest
 
 from sfn.demo.lake import require_packages
 from sfn.extras import DISTRIBUTION, install_command, requirement
+from tests.support.command_line import forked
 from tests.support.programs import runtime
 
 SFN = Path(sys.executable).with_name("sfn")
@@ -253,3 +254,9 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         done = subprocess.run(command, env=SURROUNDINGS, capture_output=True, text=True, timeout=MINUTE, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert f"port {port}: Address already in use" in done.stderr
+
+
+def test_a_url_is_no_folder_of_its_catalog(tmp_path: Path) -> None:
+    done = forked("demo-catalog", "s3://lake/warehouse", "--port", "0", folder=tmp_path)
+    assert (done.status, done.out, list(tmp_path.iterdir())) == (2, "", [])
+    assert "expected a folder of this machine" in " ".join(done.err.split())

@@ -9,12 +9,14 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
 import httpx
 import pytest
+from packaging.requirements import Requirement
 
 import sfn
 from sfn import errors, history
@@ -170,10 +172,12 @@ def test_its_examples_of_signatures() -> None:
 
 async def test_its_other_settings_are_understood(tmp_path: Path) -> None:
     file = tmp_path / "sfn.toml"
-    (pyiceberg,), (event_only,) = (
+    (pyiceberg, on_store), (event_only,) = (
         blocks("docs/catalogs/pyiceberg.md", "toml"),
         blocks("docs/catalogs/event-only.md", "toml"),
     )
+    file.write_text(on_store)
+    assert {one.endpoint for one in load(file, {}).stores.values()} == {"https://minio.example.org:9000"}
     others = pyiceberg + event_only.replace('type = "events"', 'type = "events"')  # until the setting has its new name
     file.write_text((FIRST + others).replace("[senders.ci]", '[senders.ci]\ncatalog = "prod"'))
     settings = load(file, {})
@@ -274,6 +278,16 @@ def test_commands_of_the_page_run_in_a_shell(made: RealTable, command: str) -> N
         ["/bin/sh", "-c", here], env={"PATH": f"{BIN}:/usr/bin:/bin"}, capture_output=True, check=True
     )
     assert told.stderr == b""
+
+
+def test_duckdb_gets_its_extensions_without_a_network() -> None:
+    page = "docs/read/duckdb.md"
+    (install,), (code,) = blocks(page, "console"), blocks(page, "py")
+    packages = [Requirement(one) for one in shlex.split(install)[3:]]
+    assert {str(one.specifier) for one in packages} == {f"=={version('duckdb')}"}
+    code += "print(*connection.sql('SELECT extension_name FROM duckdb_extensions() WHERE loaded').fetchall())"
+    done = subprocess.run([BIN / "python", "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert {name for one in packages if (name := one.name.rpartition("-")[2]) not in done.stdout} == {"duckdb"}
 
 
 def test_it_lists_every_refusal() -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -18,9 +23,11 @@ import pyarrow as pa
 import pytest
 from aiohttp import web
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import StaticTable
 from typing_extensions import override
 
 import sfn
+from sfn.demo.lake import duckdb_for_iceberg
 from sfn.errors import Dropped, NotFound
 from sfn.reader import verify
 from sfn.reader.files import run_synchronously
@@ -33,6 +40,7 @@ from tests.support.real_table import ODD, odd_table
 from tests.support.service import TOKEN, Daemon, serving
 from tests.support.service import Lake as RestLake
 
+ARROW = "pyiceberg.io.pyarrow.PyArrowFileIO"
 FSSPEC = "pyiceberg.io.fsspec.FsspecFileIO"
 
 
@@ -200,6 +208,89 @@ async def test_a_table_lives_on_a_store_and_readers_follow(lake: Lake) -> None:
         await daemon.tell("orders", operation="drop")
         await until(lake.is_over)
         assert not daemon.records("settled", outcome="dead")
+
+
+# What the pages of readers show.
+
+
+PAGES = Path(__file__).parents[2] / "docs" / "read"
+EXAMPLES = {
+    "duckdb": ("CREATE SECRET", "sql"),
+    "pyiceberg": ("s3.endpoint", "py"),
+    "pyiceberg, by sfn": ("endpoint_url", "py"),
+    "polars": ("s3://", "`"),
+    "daft": ("s3://", "`"),
+    "clickhouse": ("icebergS3", "sql"),
+    "command-line": ("s3://", "console"),
+}
+"""By page: what is in an example for object stores, and the language of its block, or a backtick for code in a line."""
+
+
+def example(page: str, url: str, directory: str) -> str:
+    """What a page shows for tables on S3, for a store and a directory of these tests."""
+    sign, language = EXAMPLES[page]
+    text = (PAGES / f"{page.partition(',')[0]}.md").read_text()
+    fence = "`(.*?)`" if language == "`" else rf"^```{language}\n(.*?)^```"
+    shown: str
+    (shown,) = (found for found in re.findall(fence, text, re.DOTALL | re.MULTILINE) if sign in found)
+    bucket, host = directory.removeprefix("s3://").removesuffix("/orders"), url.removeprefix("http://")
+    for ours, theirs in (
+        ("https://minio.example.org:9000", url),
+        ("minio.example.org:9000", host),
+        ("USE_SSL true", "USE_SSL false"),
+        ("lake/warehouse/sales", bucket),
+        ("'reader'", f"'{ROOT.access}'"),
+        ('"reader"', f'"{ROOT.access}"'),
+        ("a-secret", ROOT.secret),
+    ):
+        shown = shown.replace(ours, theirs)
+    return shown
+
+
+def read_by(page: str, shown: str, properties: Mapping[str, str]) -> list[int]:
+    """The rows that an example reads."""
+    if page == "duckdb":
+        with duckdb_for_iceberg("httpfs") as connection:
+            return [row for (row,) in connection.execute(shown).fetchall()]
+    if page == "clickhouse":
+        # A second session in one process would be the first one.
+        code = f"from chdb import query; print(query({shown!r}, 'CSV'), end='')"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+        return [int(line) for line in done.stdout.split()]
+    names: dict[str, Any] = {"StaticTable": StaticTable, "properties": properties}
+    names |= {name: import_module(name) for name in ("daft", "polars") if name == page}
+    before, _, last = shown.rstrip().rpartition("\n")
+    exec(before, names)  # noqa: S102 - it is ours
+    found = eval(last, names)  # noqa: S307 - as above
+    return list(found["id"].to_list() if page == "polars" else found["id"].to_pylist())
+
+
+@pytest.mark.filterwarnings("ignore:Iceberg scan planning with the polars_iceberg plugin")
+async def test_readers_read_a_table_on_s3_as_their_pages_show(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud = s3(request)
+    url, directory = cloud.properties["s3.endpoint"], f"{cloud.warehouse}/orders"
+    with closing(SqlCatalog("prod", uri=f"sqlite:///{tmp_path}/catalog.db", **cloud.properties)) as catalog:
+        catalog.create_namespace("sales")
+        lake = Lake(tmp_path, cloud, catalog)
+        catalog.create_table(NAME, SCHEMA, directory)
+        async with serving(lake.configured()) as daemon:
+            pointer = lake.append(1, 2, 3)
+            await daemon.tell("orders")
+            await until(partial(lake.tells, pointer))
+    monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
+    for page in (one for one in EXAMPLES if one != "command-line"):
+        shown = example(page, url, directory)
+        found = await anyio.to_thread.run_sync(read_by, page, shown, {**cloud.properties, "py-io-impl": ARROW})
+        assert (page, sorted(found)) == (page, [1, 2, 3])
+    keys = {"AWS_ACCESS_KEY_ID": ROOT.access, "AWS_SECRET_ACCESS_KEY": ROOT.secret, "AWS_REGION": REGION}
+    command = shlex.split(example("command-line", url, directory).removeprefix("$ sfn "))
+    for arguments, more in ((command, {}), (command[:2], {"AWS_ENDPOINT_URL_S3": url})):
+        done = await command_line.sfn(*arguments, environ={**keys, **more})
+        assert (done.out, done.err) == (f"{pointer}\n", "")
+    refused = await command_line.sfn(*command, environ={**keys, "AWS_SECRET_ACCESS_KEY": "another"})
+    assert (refused.status, "--storage-option KEY=VALUE), and so does endpoint_url" in refused.err) == (1, True)
 
 
 # Vended credentials.

@@ -191,7 +191,12 @@ def test_programs_get_the_site_as_text(site: Path) -> None:
     listed = re.findall(r"\]\(([^)]+)\): \w", (site / "llms.txt").read_text())
     assert {html(page).as_posix() for page in PAGES} - {"index.html"} - set(listed) == set()
     assert [name for name in listed if not (site / name).is_file()] == []
-    assert len((site / "llms-full.txt").read_text()) > 300_000
+    whole = (site / "llms-full.txt").read_text()
+    assert len(whole) > 300_000
+    reader = MarkdownIt("commonmark", {"html": True}).enable("table")
+    links = {link.partition("#")[0] for link in Elements(reader.render(whole), is_page=False).links if ":" not in link}
+    assert len(links) > len(PAGES)
+    assert sorted(link for link in links if not (link.endswith(".html") and (site / link).is_file())) == []
 
 
 # ── What is refused

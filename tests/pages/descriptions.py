@@ -129,7 +129,7 @@ DESCRIPTIONS: Final = {
         "The only [event format](event-formats.md) to accept from this source. `polaris` is not possible: "
         "notifications are recognised by their path."
     ),
-    "pull.NAME.type": "The protocol of the source. It needs `pip install '.[nats]'`.",
+    "pull.NAME.type": "The protocol of the source. It needs the [extra](../get-started/pip.md#extras) `nats`.",
     "pull.NAME.servers": (
         "The servers, as `nats://host:port` or `tls://host:port`. One of several is enough. `tls://` refuses "
         "servers without TLS."
@@ -157,9 +157,9 @@ DESCRIPTIONS: Final = {
     "pull.NAME.body_limit": "The longest message; without it `listener.body_limit`.",
     # ---- catalogs
     "catalogs.NAME.type": (
-        "`rest`: an Iceberg REST catalog. `pyiceberg`: any other catalog that PyIceberg opens; it needs `pip "
-        "install '.[pyiceberg]'`. `events`: no catalog to query; events are the source of truth. A catalog of the "
-        "type `events` needs `catalog_id`, `allowed_locations` and a sender."
+        "`rest`: an Iceberg REST catalog. `pyiceberg`: any other catalog that PyIceberg opens; it needs the "
+        "[extra](../get-started/pip.md#extras) `pyiceberg`. `events`: no catalog to query; events are the source of "
+        "truth. A catalog of the type `events` needs `catalog_id`, `allowed_locations` and a sender."
     ),
     "catalogs.NAME.catalog_id": (
         "The catalog's identity in the SFN files. Without it the identity is derived from `uri`, `warehouse` and "
@@ -187,8 +187,8 @@ DESCRIPTIONS: Final = {
     "catalogs.NAME.scope": "The OAuth2 scope.",
     "catalogs.NAME.auth": (
         "Instead of a token or a credential. `sigv4`: AWS signatures, with keys from AWS's standard chain; it "
-        "needs `pip install '.[s3]'`. `google`: Google tokens, from the application's default credentials; it "
-        "needs `pip install '.[gcs]'`."
+        "needs the [extra](../get-started/pip.md#extras) `s3`. `google`: Google tokens, from the application's default "
+        "credentials; it needs the [extra](../get-started/pip.md#extras) `gcs`."
     ),
     "catalogs.NAME.signing_region": "With `sigv4`: the region to sign for; without it that of the host of `uri`.",
     "catalogs.NAME.signing_name": (

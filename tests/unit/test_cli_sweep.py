@@ -346,11 +346,15 @@ def test_a_letter_is_shown_whole() -> None:
     assert "remedy" not in closed
 
 
-def test_a_shell_completes_the_configurations_catalogs_and_the_reasons(tmp_path: Path) -> None:
+def test_a_shell_completes_the_configurations_catalogs_and_the_reasons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "sfn.toml"
     file.write_text("[catalogs.prod]\n[catalogs.preview]\n[catalogs.dev]\n")
-    context: Any = SimpleNamespace(params={"config": file})
-    assert complete_catalog(context, "pr") == ["prod", "preview"]
+    monkeypatch.chdir(tmp_path)
+    for named in (file, None):
+        context: Any = SimpleNamespace(params={"config": named})
+        assert complete_catalog(context, "pr") == ["prod", "preview"]
     assert complete_reason("p") == ["permanent", "poison"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import subprocess
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -75,6 +76,29 @@ def test_the_page_names_the_extras_of_the_image() -> None:
     page = (ROOT / "docs" / "get-started" / "container.md").read_text()
     (sentence,) = re.findall(r"^The image has the .*$", page, flags=re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", sentence)) == set(EXTRAS_OF_IMAGE)
+
+
+def test_docker_gets_the_same_options_on_each_page(tmp_path: Path) -> None:
+    fake = tmp_path / "docker"
+    fake.write_text("#!/bin/sh\nprintf '%s\\t' \"$@\"\necho\n")
+    fake.chmod(0o755)
+    calls = []
+    for page in ("container", "first-table"):
+        text = (ROOT / "docs" / "get-started" / f"{page}.md").read_text()
+        blocks = re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        shown = [block for block in blocks if " docker run " in block]
+        script = re.sub(r"^\$ ", "", "".join(shown), flags=re.MULTILINE)
+        # Unlike bash, zsh makes one argument of such a variable.
+        assert not re.search(r'(?<!")\$[A-Za-z_{]', script)
+        environ = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+        done = subprocess.run(["/bin/sh", "-c", script], env=environ, capture_output=True, text=True, check=True)
+        calls += [line.split("\t") for line in done.stdout.splitlines() if line.startswith("run\t")]
+    serving, checking, serving_s3 = ({one for one in call if one.startswith(("-", "./", "sfn:"))} for call in calls)
+    keys = {"--env"}
+    assert serving_s3 - keys == serving
+    assert checking - keys - {"--rm"} == serving - {"--detach", "--name", "--restart", "-p"}
+    assert {"--init", "--read-only", "--cap-drop", "sfn:/var/lib/sfn"} < checking
+    assert calls[1][-2:] == ["check", ""]
 
 
 def test_the_images_are_built_from_one_pinned_base_of_a_python_that_the_project_names() -> None:

@@ -102,6 +102,18 @@ async def test_what_exists_is_not_created_again(catalog: httpx.AsyncClient) -> N
     assert error(await catalog.post("/v1/namespaces", json={"namespace": ["sales"]})) == (409, "AlreadyExistsException")
 
 
+async def test_a_location_on_a_store_is_rejected(catalog: httpx.AsyncClient, tmp_path: Path) -> None:
+    place = "s3://lake/warehouse/sales/orders"
+    answer = await catalog.post(TABLES, json={**NEW, "location": place})
+    assert error(answer) == (400, "BadRequestException")
+    assert f"expected a location on this machine, such as file:///lake/orders, found {place}" in answer.text
+    for location in (f"{tmp_path}/a:b", f"{tmp_path.as_uri()}/other"):
+        name = location.rpartition("/")[2].replace(":", "_")
+        (await catalog.post(TABLES, json={**NEW, "name": name, "location": location})).raise_for_status()
+    move = {"requirements": [], "updates": [{"action": "set-location", "location": place}]}
+    assert error(await catalog.post(f"{TABLES}/other", json=move)) == (400, "BadRequestException")
+
+
 async def test_a_malformed_request_is_rejected(catalog: httpx.AsyncClient) -> None:
     assert error(await catalog.post(TABLES, json={"schema": {}})) == (400, "BadRequestException")
     answer = await catalog.post(f"{TABLES}/absent", json={"requirements": [], "updates": []})

@@ -225,7 +225,7 @@ def test_a_missing_permission_is_an_error_of_its_own(
 ) -> None:
     monkeypatch.setattr(Refusing, "error", error)
     monkeypatch.setattr(Refusing, "lists", lists)
-    with pytest.raises(NotPermitted, match="credentials go into storage_options"):
+    with pytest.raises(NotPermitted, match=r"credentials go into storage_options \(--storage-option KEY=VALUE\)$"):
         sfn.resolve("refusing://lake/orders", table)
 
 

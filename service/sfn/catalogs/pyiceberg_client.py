@@ -151,7 +151,10 @@ class PyIcebergFiles:
             remedy = "expire the table's snapshots and shorten its metadata-log, or exclude it"
             failure = CatalogFailure(where, limit, "a longer file", remedy, permanent=True, scope=ErrorScope.TABLE)
         except Exception as error:  # noqa: BLE001 - each store's library has errors of its own
-            remedy = "let PyIceberg read it, with properties such as s3.access-key-id and a library (pyarrow, s3fs)"
+            remedy = (
+                "let PyIceberg read it: a library (pyarrow, s3fs), and the store's keys and address in `properties`; "
+                "on S3 s3.access-key-id, s3.secret-access-key, s3.region and, if it is not Amazon's, s3.endpoint"
+            )
             failure = CatalogFailure(
                 where, _EXPECTED, f"{type(error).__name__}: {error}", remedy, scope=self._scope(opened)
             )

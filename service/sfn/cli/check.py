@@ -41,7 +41,7 @@ def check(
     """
     from sfn.cli.check_config import Severity, error_finding, ok_finding
     from sfn.errors import SfnError
-    from sfn.settings.sources import ConfigurationError
+    from sfn.settings.sources import ConfigurationError, find_file
 
     try:
         settings, chosen = _load(config, roles)
@@ -49,7 +49,7 @@ def check(
         problems = error.problems if isinstance(error, ConfigurationError) else (error,)
         _finish([error_finding(problem.where, problem) for problem in problems], as_json=as_json, shown=False)
         raise typer.Exit(WRONG_USAGE) from None
-    first = ok_finding("settings", f"{config or 'environment and defaults'}: {_summarise(settings)}")
+    first = ok_finding("settings", f"{find_file(config) or 'environment and defaults'}: {_summarise(settings)}")
     found = _run(settings, chosen, first, config, thorough=thorough, as_json=as_json)
     _finish(found, as_json=as_json, shown=True)
     if any(one.severity is Severity.ERROR for one in found):

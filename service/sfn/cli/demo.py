@@ -67,9 +67,20 @@ def demo(
         raise typer.Exit(FAILED) from None
 
 
+def _require_folder(folder: Path) -> Path:
+    # A path has no double slash: s3://lake is s3:/lake here.
+    if str(folder).partition("/")[0].endswith(":"):
+        expected = "expected a folder of this machine: the demo's catalog keeps no tables on a store"
+        raise typer.BadParameter(f"{expected}, found the URL {folder}")
+    return folder
+
+
 def demo_catalog(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIRECTORY", help="The folder of the catalog's database and tables.")
+        Path,
+        typer.Argument(
+            callback=_require_folder, metavar="DIRECTORY", help="The folder of the catalog's database and tables."
+        ),
     ] = Path("lake"),
     port: Annotated[
         int, typer.Option("--port", metavar="PORT", min=0, max=65_535, help="The port; 0 for any free port.")

@@ -19,7 +19,7 @@ _TEMPLATE: Final = """\
 
 [listener]
 # With another address other machines reach the service, too: that needs senders with tokens, and TLS in front.
-#host = "127.0.0.1"
+#host = "127.0.0.1"  # in a container "0.0.0.0"
 #port = 8085
 
 # The catalog that knows the tables. The name is yours: it appears in commands, metrics and the log.

@@ -36,9 +36,11 @@ class ServiceOptions:
 
 
 def complete_catalog(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the catalogs of the configuration that the command line names, or none if it cannot be read."""
+    """Return the catalogs of the configuration that the command would read, or none if it cannot be read."""
+    from sfn.settings.sources import find_file
+
     try:
-        tables = tomllib.loads(Path(context.params["config"]).read_text("utf-8"))
+        tables = tomllib.loads((find_file(context.params["config"]) or Path()).read_text("utf-8"))
         return [name for name in tables["catalogs"] if name.startswith(incomplete)]
     except (OSError, ValueError, KeyError, TypeError):
         return []
@@ -136,7 +138,7 @@ Config: TypeAlias = Annotated[
         "--config",
         metavar="FILE",
         envvar="SFN_CONFIG",
-        help="The service's TOML file; without one, environment variables and defaults apply.",
+        help="The service's TOML file; default: ./sfn.toml or /etc/sfn/sfn.toml, if one exists.",
         show_default=False,
         rich_help_panel=_SERVICE,
     ),

@@ -460,7 +460,7 @@ def find_owners(config: Path | None, catalog: str | None) -> OwnerCatalogs:
     """Return the configured catalogs that may own a table, without querying them.
 
     Args:
-        config: the configuration file; None for the environment and defaults.
+        config: the configuration file; None for one of the default files, if there is one.
         catalog: the catalog's name; None to find the catalog by its `catalog_id` later.
 
     Raises:

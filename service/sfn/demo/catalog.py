@@ -29,6 +29,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AssertCreate
 
 from sfn.demo.lake import FILE_IO
+from sfn.sfnfile.locations import canonical, scheme_of
 
 CATALOG_NAME: Final = "demo"
 """The catalog's name in the database, which may hold several."""
@@ -120,6 +121,7 @@ def _add_tables(app: FastAPI, catalog: SqlCatalog) -> None:
         wanted = CreateTableRequest.model_validate(
             {"location": None, "partition-spec": None, "write-order": None, **body}
         )
+        _check_location(wanted.location)
         identifier = (*_levels(namespace), wanted.name)
         how: dict[str, Any] = {
             "location": wanted.location,
@@ -144,6 +146,8 @@ def _add_tables(app: FastAPI, catalog: SqlCatalog) -> None:
     def commit(namespace: str, name: str, body: dict[str, Any]) -> Response:
         levels = _levels(namespace)
         change = CommitTableRequest.model_validate({**body, "identifier": {"namespace": levels, "name": name}})
+        for update in change.updates:
+            _check_location(getattr(update, "location", None))
         with commits:
             table = _table_to_commit(catalog, (*levels, name), change)
             done = catalog.commit_table(table, change.requirements, change.updates)
@@ -157,6 +161,16 @@ def _add_tables(app: FastAPI, catalog: SqlCatalog) -> None:
     def rename_table(body: dict[str, Any]) -> None:
         source, destination = ((*body[key]["namespace"], body[key]["name"]) for key in ("source", "destination"))
         catalog.rename_table(source, destination)
+
+
+def _check_location(location: str | None) -> None:
+    """Refuse a location that is no folder of this machine: the demo has no keys of a store.
+
+    Raises:
+        ValueError: it is a URL of a store.
+    """
+    if location is not None and scheme_of(canonical(location)) != "file":
+        raise ValueError(f"expected a location on this machine, such as file:///lake/orders, found {location}")
 
 
 def _table_to_commit(catalog: SqlCatalog, identifier: tuple[str, ...], change: CommitTableRequest) -> Table:

@@ -17,6 +17,7 @@ T = TypeVar("T")
 
 _IGNORES_RANGE: Final = {"http", "https"}
 """Schemes with servers that may return the whole file for a range, without an error of the driver."""
+_S3: Final = {"s3", "s3a", "s3n"}
 _ODD: Final = re.compile("[#?]|//")
 _VERSION: Final = re.compile(r"\?version[iI]d=")
 """A suffix that s3fs and adlfs cut off a name."""
@@ -199,11 +200,18 @@ def _is_forbidden(error: Exception) -> bool:
 def _to_reader_error(where: str, error: Exception) -> Unreadable:
     found = f"{type(error).__name__}: {error}"[:500]
     if _is_forbidden(error):
-        remedy = "give the reader's identity permission to read and to list there; credentials go into storage_options"
+        remedy = f"give the reader's identity permission to read and to list there; {_credentials_hint(where)}"
         return NotPermitted(where, expected="the permission to read it", found=found, remedy=remedy)
-    return Unreachable(
-        where, expected="a store that answers", found=found, remedy="check storage_options, and the network"
-    )
+    remedy = f"check the network; {_credentials_hint(where)}"
+    return Unreachable(where, expected="a store that answers", found=found, remedy=remedy)
+
+
+def _credentials_hint(where: str) -> str:
+    """Return how a reader, which knows no settings of the service, gets a store's credentials and address."""
+    hint = "credentials go into storage_options (--storage-option KEY=VALUE)"
+    if scheme_of(where) in _S3:
+        return f"{hint}, and so does endpoint_url for a store other than Amazon's; or set AWS_ENDPOINT_URL_S3"
+    return hint
 
 
 def _not_installed_error(where: str, error: ImportError) -> NotInstalled:

@@ -93,7 +93,10 @@ def to_unreadable(where: str, error: Exception) -> Unreadable:
         remedy = "read again: the table may have changed; `sfn verify --deep` lists missing files"
         return Stale(where, expected="every file that it names", found=message, remedy=remedy)
     if isinstance(error, PermissionError):
-        remedy = "give the reader's identity permission to read data files; credentials go into storage_options"
+        remedy = (
+            "give the reader's identity permission to read data files; "
+            "credentials go into storage_options (--storage-option KEY=VALUE)"
+        )
         return NotPermitted(
             where, expected="the permission to read the files that it names", found=message, remedy=remedy
         )
