@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -107,6 +108,7 @@ def test_network_policy_of_the_page_allows_what_the_listener_reaches(chart: Char
         rule for text in re.findall(r"^\| .*\| `(- \{to: .*)` \|$", PAGE, re.MULTILINE) for rule in yaml.safe_load(text)
     ]
     assert len(more) == 3
+    assert all(ip_network(peer["ipBlock"]["cidr"]).is_link_local for rule in more for peer in rule["to"])
     wider = chart.render("production", {"networkPolicy.egress": more}).the("NetworkPolicy")
     assert wider["spec"]["egress"][1:] == more
     assert schema_errors(wider) == []
