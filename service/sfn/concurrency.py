@@ -460,6 +460,8 @@ def describe_timeout(seconds: float) -> str:
     return f"no answer of the file system within {seconds:g} s"
 
 
-def unreadable_file_error(file: Path, error: OSError) -> FatalError:
+def unreadable_file_error(file: Path, error: OSError, remedy: str = "put the file there") -> FatalError:
     """Return the error of a file that cannot be read."""
-    return FatalError(str(file), expected="a readable file", found=error.strerror or type(error).__name__)
+    found = error.strerror or type(error).__name__
+    remedy = f"{remedy}, readable for the service's user; or correct the path"
+    return FatalError(str(file), expected="a readable file", found=found, remedy=remedy)

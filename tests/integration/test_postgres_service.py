@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 
@@ -124,6 +124,7 @@ class Ground:
     postgres: Postgres
     database: str
     root: Path
+    authority: trustme.CA
 
     def server(
         self, password: str = ENCODED, *, database: str = "", more: str = "", host: str = "localhost"
@@ -153,7 +154,7 @@ def fixture_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]
         postgres.execute(f"CREATE ROLE guarded LOGIN PASSWORD '{PHRASE}' CONNECTION LIMIT 20")
         with postgres.database() as database:
             postgres.execute(f"ALTER DATABASE {database} OWNER TO guarded")
-            yield Ground(postgres, database, root)
+            yield Ground(postgres, database, root, authority)
 
 
 async def started(server: PostgresServer) -> None:
@@ -220,13 +221,43 @@ async def test_a_connection_is_as_secure_as_its_url_requires(ground: Ground, mod
     await started(ground.server(more=known))
     if mode == "verify-full":
         error = await refused(ground.server(more=known, host="127.0.0.1"))
-        assert (type(error), "sslrootcert" in error.remedy) == (FatalError, True)
+        assert (type(error), "mismatch" in error.found, "as its certificate does" in error.remedy) == (
+            FatalError,
+            True,
+            True,
+        )
 
 
 @pytest.mark.parametrize("root", ["system", "/nowhere/root.pem"])
 async def test_an_untrusted_certificate_ends_a_start(ground: Ground, root: str) -> None:
     error = await refused(ground.server(more=f"?sslmode=verify-full&sslrootcert={root}"))
-    assert type(error) is FatalError
+    assert (type(error), "(untrusted)" in error.found, "sslrootcert" in error.remedy) == (FatalError, True, True)
+
+
+@pytest.mark.parametrize("mode", ["verify-ca", "verify-full"])
+async def test_a_missing_root_certificate_is_named(
+    ground: Ground, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    error = await refused(ground.server(more=f"?sslmode={mode}"))
+    assert error.found == "sslmode verifies the server, but sslrootcert is missing (untrusted)"
+    assert "set sslrootcert" in error.remedy
+
+
+async def test_an_expired_certificate_is_not_taken_for_an_untrusted_one(ground: Ground) -> None:
+    data = ground.postgres.folder / "data"
+    valid, key = (data / "chain.pem").read_bytes(), (data / "key.pem").read_bytes()
+    expired = ground.authority.issue_cert("localhost", not_after=datetime(2001, 1, 1, tzinfo=UTC))
+    try:
+        (data / "chain.pem").write_bytes(expired.cert_chain_pems[0].bytes())
+        (data / "key.pem").write_bytes(expired.private_key_pem.bytes())
+        ground.postgres.execute("SELECT pg_reload_conf()")
+        error = await refused(ground.server(more=f"?sslmode=verify-full&sslrootcert={ground.root}"))
+    finally:
+        (data / "chain.pem").write_bytes(valid)
+        (data / "key.pem").write_bytes(key)
+        ground.postgres.execute("SELECT pg_reload_conf()")
+    assert ("expired" in error.found, "renew" in error.remedy) == (True, True)
 
 
 async def test_a_connection_without_tls_is_refused_by_a_server_that_requires_it(ground: Ground) -> None:

@@ -27,7 +27,7 @@ OLDEST, NEWEST = "1.30", "1.37.0"
 KINDS_OF_OPERATORS: Final = {"HTTPRoute", "PrometheusRule", "ServiceMonitor"}
 """Kinds that no schema of Kubernetes has."""
 ONE_POD: Final = [("minimal-sqlite", "StatefulSet"), ("s3-irsa", "StatefulSet")]
-SEVERAL_PODS: Final = ["postgresql", "roles", "everything"]
+SEVERAL_PODS: Final = ["postgresql", "production", "roles", "everything"]
 
 every_set = pytest.mark.parametrize("name", VALUE_SETS)
 
@@ -454,6 +454,15 @@ def test_notes_have_the_next_three_commands(chart: Chart, name: str) -> None:
     assert set(named) <= workloads
 
 
+def test_notes_warn_of_an_ingress_without_tls(chart: Chart) -> None:
+    warning = "WARNING: ingress.tls is empty"
+    certificate = {"alb.ingress.kubernetes.io/certificate-arn": "arn:aws:acm:eu-central-1:123456789012:certificate/x"}
+    assert warning in notes_of(chart, "production", **{"ingress.tls": []})
+    assert warning not in notes_of(chart, "production")
+    assert warning not in notes_of(chart, "production", **{"ingress.tls": [], "ingress.annotations": certificate})
+    assert warning not in notes_of(chart, "minimal-sqlite")
+
+
 def name_of(one: Manifest) -> str:
     """Return the name of an object."""
     name: str = one["metadata"]["name"]
@@ -472,9 +481,10 @@ def inbox_of(pod: Manifest) -> Manifest:
     return {key: value for key, value in volume.items() if key != "name"}
 
 
-def notes_of(chart: Chart, name: str) -> str:
+def notes_of(chart: Chart, name: str, **values: object) -> str:
     """Return the notes that Helm prints after an installation."""
-    values = CHART / "ci" / f"{name}-values.yaml"
-    done = chart.run("install", RELEASE, CHART, "--namespace", "data", "--dry-run=client", "--values", values)
+    file = CHART / "ci" / f"{name}-values.yaml"
+    more = [part for path, value in values.items() for part in ("--set-json", f"{path}={json.dumps(value)}")]
+    done = chart.run("install", RELEASE, CHART, "--namespace", "data", "--dry-run=client", "--values", file, *more)
     assert done.returncode == 0, done.stderr
     return done.stdout.partition("NOTES:")[2]

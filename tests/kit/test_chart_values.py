@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 from typing import Any, Final
 
 import pytest
 
+from sfn.settings.types import parse_duration
 from tests.kit.chart import VALUE_SETS, Chart
 from tests.pages import keys, type_in_words
 from tests.pages.helm_chart import CHART
 
-SQLITE, POSTGRESQL, ROLES, EVERYTHING, OWN_CONFIG = (
+SQLITE, POSTGRESQL, PRODUCTION, ROLES, EVERYTHING, OWN_CONFIG = (
     "minimal-sqlite",
     "postgresql",
+    "production",
     "roles",
     "everything",
     "s3-irsa",
@@ -23,6 +26,7 @@ REFUSED: Final[list[tuple[str, Mapping[str, Any], str]]] = [
     ("", {}, "config.catalogs is empty, so there is no configuration"),
     (SQLITE, {"existingConfig.secretName": "sfn"}, "config and existingConfig.secretName are both set"),
     (SQLITE, {"config.senders": None}, "config.senders is empty"),
+    (SQLITE, {"config.stores": None}, "config.stores is empty, so no table of prod can be published"),
     (SQLITE, {"replicaCount": 2}, "replicaCount is 2, but the inbox is SQLite"),
     (OWN_CONFIG, {"replicaCount": 2}, "replicaCount is 2, but the inbox is SQLite"),
     (SQLITE, {"deployments.all.roles": ["worker"]}, "deployments is set, but the inbox is SQLite"),
@@ -44,10 +48,12 @@ REFUSED: Final[list[tuple[str, Mapping[str, Any], str]]] = [
     (SQLITE, {"config.listener.tls_key_file": "/tls/key"}, "only one of tls_certificate_file and tls_key_file"),
     (SQLITE, {"config.inbox.url": "sqlite:///sfn/inbox.db"}, "names a file outside /var/lib/sfn"),
     (SQLITE, {"config.listener.drain": "60s"}, "needs config.listener.drain (60s) and 40 s more"),
+    (PRODUCTION, {"config.listener.drain": "5m"}, "config.listener.drain (5m) and 40 s more to stop. Set it to 340."),
     (SQLITE, {"config.catalogs.prod.token_file": "token"}, "config.catalogs.prod.token_file is token. A path"),
     (SQLITE, {"config.catalogs.prod.token_file": "/etc/sfn/token"}, "Files are at /etc/sfn/secrets/NAME/KEY"),
     (SQLITE, {"config.catalogs.prod.token_file": "/etc/sfn/secrets/more/token"}, "Add more to secrets"),
     (SQLITE, {"config.catalogs.prod.ca_file": "/etc/sfn/configmaps/ca/ca.crt"}, "Add ca to configMaps"),
+    (PRODUCTION, {"configMaps": []}, "sslrootcert in config.inbox.url is in company-ca, which is not mounted"),
     (ROLES, {"config.gateway.prod.host": "127.0.0.1"}, "config.gateway.prod.host is 127.0.0.1"),
     (ROLES, {"config.gateway.prod.port": 8085}, "config.gateway.prod.port is used twice"),
     (POSTGRESQL, {"config.inbox.url": "postgresql://sfn:hunter2@db/sfn"}, "config.inbox.url has a password"),
@@ -118,6 +124,19 @@ def test_every_secret_setting_is_refused_in_the_values(chart: Chart, name: str) 
 )
 def test_values_of_parent_charts_and_of_openshift_are_accepted(chart: Chart, value: Mapping[str, Any]) -> None:
     chart.render(SQLITE, value)
+
+
+@pytest.mark.parametrize("text", ["0", "30s", "29.5 s", "30500ms", "0.5m", "5m", "1.5h", "2d", "999999999ms"])
+def test_time_to_stop_is_compared_with_every_duration_that_the_service_accepts(chart: Chart, text: str) -> None:
+    needed = ceil(parse_duration(text).total_seconds()) + 40
+    drain = {"config.listener.drain": 0 if text == "0" else text}
+    chart.render(SQLITE, {**drain, "terminationGracePeriodSeconds": needed})
+    message = chart.refusal(SQLITE, {**drain, "terminationGracePeriodSeconds": needed - 1})
+    assert f"Set it to {needed}." in message
+
+
+def test_catalogs_that_vend_credentials_need_no_store(chart: Chart) -> None:
+    chart.render(SQLITE, {"config.stores": None, "config.catalogs.prod.vended_credentials": True})
 
 
 @pytest.mark.parametrize("name", VALUE_SETS)

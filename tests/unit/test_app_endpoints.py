@@ -41,6 +41,24 @@ def test_senders_and_operators_are_known_by_named_tokens_and_those_of_files(grou
     assert admitted.operators.authenticate(b"Bearer c", None)
 
 
+@pytest.mark.parametrize(
+    ("text", "setting"),
+    [
+        ("[senders.a]\nsecrets_file = '{}'", "senders.a.secrets_file"),
+        ("[admin]\ntoken_file = '{}'", "admin.token_file"),
+        ("[stores.lake]\nprefix = '/lake'\n[facade]\ntoken_file = '{}'", "facade.token_file"),
+        ("[telemetry]\nmetrics_token_file = '{}'", "telemetry.metrics_token_file"),
+    ],
+)
+def test_a_missing_file_is_named_with_its_setting_and_a_remedy(
+    ground: Ground, tmp_path: Path, text: str, setting: str
+) -> None:
+    with pytest.raises(FatalError) as caught:
+        build_access_control(ground.load(CATALOG + text.format(tmp_path / "ETL")), SystemClock())
+    assert caught.value.where == f"{setting}: {tmp_path / 'ETL'}"
+    assert caught.value.remedy.startswith("put the file there")
+
+
 def test_without_senders_everybody_may_send_and_nobody_may_operate(ground: Ground) -> None:
     admitted = build_access_control(ground.load(CATALOG), SystemClock())
     assert admitted.senders.identify_by_token(None) == Sender("anonymous", {"prod": "prod"})

@@ -37,6 +37,7 @@ from sfn.clock import SystemClock
 from sfn.domain.jobs import StoredObject
 from sfn.errors import ErrorScope, Permanent, SfnError, Transient
 from sfn.extras import install_command
+from sfn.inbox.postgres_server import PreflightResult
 from sfn.inbox.sqlite import SqliteInbox
 from sfn.settings.root import ALL_ROLES, Settings
 from sfn.storage import Deleted, Guarantees, PreconditionFailed, PrefixRouter
@@ -112,10 +113,8 @@ def test_files_of_tokens_that_cannot_be_read_are_errors(ground: Ground, tmp_path
         ("telemetry.metrics_token_file", ERROR),
     ]
     assert all(str(absent) in one.text for one in found)
-    assert all(
-        one.remedy == f"write the tokens there, one per line, readable for the service's user; or set {one.where}"
-        for one in found
-    )
+    remedy = "write the tokens there, one per line, readable for the service's user; or correct the path"
+    assert {one.remedy for one in found} == {remedy}
 
 
 async def test_files_that_catalogs_are_shown_must_be_there(ground: Ground, tmp_path: Path) -> None:
@@ -130,7 +129,7 @@ async def test_files_that_catalogs_are_shown_must_be_there(ground: Ground, tmp_p
     assert [one.where for one in found] == ["catalogs.a.token_file", "catalogs.a.ca_file", "catalogs.b.credential_file"]
     assert "tokens" not in [one.where for one in secret_findings(settings)]
     assert found[0].text == f"{absent}: expected a readable file, found No such file or directory"
-    assert found[0].remedy == "put it there, readable for the service's user, or set catalogs.a.token_file"
+    assert found[0].remedy == "put the file there, readable for the service's user; or correct the path"
     asked = [one.where async for one in run_checks(settings, thorough=False)]
     assert [where for where in asked if where in {"catalogs.a", "catalogs.b", "catalogs.a.c"}] == ["catalogs.a.c"]
 
@@ -568,6 +567,27 @@ async def test_a_lock_that_cannot_be_asked_for_is_an_error(ground: Ground, tmp_p
     (tmp_path / "inbox.db.lock").symlink_to(tmp_path / "inbox.db.lock")
     _, found = await inbox_finding(with_inbox(ground, tmp_path / "inbox.db"))
     assert (found.severity, "ELOOP" in found.text) == (ERROR, True)
+
+
+@pytest.mark.parametrize(
+    ("url", "severity"),
+    [
+        ("postgresql://sfn@db:5432/sfn", WARNING),
+        ("postgresql://sfn@127.0.0.1:5432,db/sfn?sslmode=prefer", WARNING),
+        ("postgresql://sfn@localhost:5432,[::1]/sfn", OK),
+        ("postgresql://sfn@db/sfn?sslmode=require", OK),
+    ],
+)
+async def test_a_database_that_may_be_reached_in_clear_text_is_warned_of(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, url: str, severity: Severity
+) -> None:
+    async def suitable(_: Settings) -> PreflightResult:
+        return PreflightResult(url, "17.1", 0, is_pooled=False, is_durable=True, ahead=timedelta(), others=0)
+
+    monkeypatch.setattr("sfn.app.wiring.check_database", suitable)
+    _, found = await inbox_finding(ground.load(f"{CATALOG}[inbox]\nurl = '{url}'\n"))
+    assert (found.severity, "sslmode=verify-full" in found.remedy) == (severity, severity is WARNING)
+    assert ("connection to db may be" in found.text) == (severity is WARNING)
 
 
 def test_a_free_address_is_fine_and_a_taken_one_is_not(ground: Ground) -> None:

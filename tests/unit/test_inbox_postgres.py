@@ -16,9 +16,11 @@ import pytest
 from sfn.errors import ErrorScope, FatalError, OutcomeUnknown, Permanent, SfnError, Transient
 from sfn.inbox.postgres_connections import NOTIFY_PAUSE, Connections, NotifyListener, connect
 from sfn.inbox.postgres_server import (
+    EXPIRED,
     LOST,
     MISCONFIGURED,
     NO_TLS,
+    OTHER_HOST,
     UNCERTAIN,
     UNREACHABLE,
     UNTRUSTED,
@@ -80,6 +82,8 @@ def test_only_an_uncertain_commit_has_an_unknown_outcome() -> None:
         (MISCONFIGURED, "percent-encoded"),
         (NO_TLS, "ssl = on"),
         (UNTRUSTED, "sslrootcert"),
+        (OTHER_HOST, "as its certificate does"),
+        (EXPIRED, "renew"),
     ],
 )
 def test_a_wrong_configuration_ends_a_start_but_not_a_running_process(code: str, remedy: str) -> None:
@@ -185,6 +189,20 @@ def test_the_driver_gets_the_arguments_that_it_knows(tmp_path: Path) -> None:
     assert server.patience == 7.0
     assert (arguments["dsn"], arguments["password"]) == ("postgresql://sfn@h/db", "p@ss")
     assert arguments["ssl"].check_hostname
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts"),
+    [
+        ("postgresql://sfn:s3cret@db:5432,[2001:db8::1]:5433/sfn", ["db", "[2001:db8::1]"]),
+        ("postgresql:///sfn?host=db,/run/postgresql&sslmode=prefer", ["db"]),
+        ("postgresql://%2Frun%2Fpostgresql/sfn", []),
+        ("postgresql://db/sfn?sslmode=require", []),
+        ("postgresql://db/sfn?sslrootcert=system", []),
+    ],
+)
+def test_hosts_with_optional_encryption_are_named(url: str, hosts: list[str]) -> None:
+    assert PostgresServer(url).unsafe_hosts == hosts
 
 
 @pytest.mark.parametrize("option", ["sslrootcert", "sslcert", "sslkey", "sslcrl"])

@@ -84,21 +84,23 @@ def build_access_control(settings: Settings, clock: Clock) -> AccessControl:
     """
     authenticated = {name: one for name, one in settings.senders.items() if one.scheme is not AuthScheme.NONE}
     parties = {
-        _party_of_sender(name): _load_tokens(one.secrets, one.secrets_file, one.scheme)
+        _party_of_sender(name): _load_tokens(f"senders.{name}.secrets", one.secrets, one.secrets_file, one.scheme)
         for name, one in authenticated.items()
     }
     admin = settings.admin
     if admin.token is not None or admin.token_file is not None:
-        parties[OPERATORS_PARTY] = _load_tokens({} if admin.token is None else {"token": admin.token}, admin.token_file)
+        parties[OPERATORS_PARTY] = _load_tokens(
+            "admin.token", {} if admin.token is None else {"token": admin.token}, admin.token_file
+        )
     facade = settings.facade
     if facade.has_token:
         parties[READERS_PARTY] = _load_tokens(
-            {} if facade.token is None else {"token": facade.token}, facade.token_file
+            "facade.token", {} if facade.token is None else {"token": facade.token}, facade.token_file
         )
     telemetry = settings.telemetry
     if telemetry.metrics_token is not None or telemetry.metrics_token_file is not None:
         named = {} if telemetry.metrics_token is None else {"metrics_token": telemetry.metrics_token}
-        parties[METRICS_PARTY] = _load_tokens(named, telemetry.metrics_token_file)
+        parties[METRICS_PARTY] = _load_tokens("telemetry.metrics_token", named, telemetry.metrics_token_file)
     keyring = Keyring(parties)
     return AccessControl(
         _build_senders(settings, keyring, clock) if settings.senders else anonymous_senders(settings.catalogs),
@@ -146,10 +148,19 @@ def _party_of_sender(sender: str) -> str:
 
 
 def _load_tokens(
-    named: Mapping[str, SecretStr], file: Path | None, scheme: AuthScheme = AuthScheme.BEARER
+    setting: str, named: Mapping[str, SecretStr], file: Path | None, scheme: AuthScheme = AuthScheme.BEARER
 ) -> PartyTokens:
+    """Return the tokens of a setting, and of the file that the setting with `_file` names.
+
+    Raises:
+        FatalError: the file is not usable.
+    """
     secrets = {name: secret.get_secret_value() for name, secret in named.items()}
-    return PartyTokens(secrets, None if file is None else WatchedTokenFile(file, scheme), scheme)
+    try:
+        return PartyTokens(secrets, None if file is None else WatchedTokenFile(file, scheme), scheme)
+    except FatalError as error:
+        where = f"{setting}_file: {error.where}"
+        raise FatalError(where, expected=error.expected, found=error.found, remedy=error.remedy) from error
 
 
 STANDALONE_CATALOG: Final = "sfn"

@@ -65,6 +65,7 @@ from sfn.mounts import LOCAL_LOCKS_PROBLEM, LOCAL_LOCKS_REMEDY
 from sfn.pull import SourceState
 from sfn.pull.source import PullSource
 from sfn.settings.root import ALL_ROLES, Role, Settings
+from sfn.settings.sections import is_loopback
 from sfn.storage import ObjectStore, PrefixRouter, StoreRouter
 from sfn.telemetry.metrics import Metrics
 from sfn.telemetry.scrape import LabelNames, Scrape, ScrapedStats, ScrapeSources
@@ -136,6 +137,11 @@ async def try_inbox(file: Path) -> None:
     """
     async with SqliteInbox.opened(file, InboxConfig(), SystemClock()):
         pass
+
+
+def unsafe_hosts(settings: Settings) -> list[str]:
+    """Return the hosts of the database on other machines, if `inbox.url` does not require TLS."""
+    return [host for host in _server(settings).unsafe_hosts if not is_loopback(host)]
 
 
 async def check_database(settings: Settings) -> PreflightResult:

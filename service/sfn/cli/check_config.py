@@ -180,18 +180,12 @@ def _unusable_findings(settings: Settings) -> Iterator[CheckFinding]:
         try:
             read_secrets(file, scheme)
         except FatalError as error:
-            write_it = f"write the {scheme.word}s there, one per line, readable for the service's user; or set {where}"
-            remedy = error.remedy or write_it
-            yield error_finding(where, SfnError(error.where, expected=error.expected, found=error.found, remedy=remedy))
+            yield error_finding(where, error)
     for where, file in _catalog_secret_files(settings):
         try:
             file.read_bytes()
         except OSError as error:
-            missing = unreadable_file_error(file, error)
-            remedy = f"put it there, readable for the service's user, or set {where}"
-            yield error_finding(
-                where, SfnError(missing.where, expected=missing.expected, found=missing.found, remedy=remedy)
-            )
+            yield error_finding(where, unreadable_file_error(file, error))
 
 
 def _catalog_secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
@@ -401,6 +395,9 @@ async def _database_finding(settings: Settings) -> CheckFinding:
         skew = format_duration(abs(proof.ahead))
         text = f"{text}; its clock is {skew} {way} this machine's, and leases go by the clocks of replicas"
         return warning_finding(where, text, "synchronise the clocks of all hosts")
+    if hosts := wiring.unsafe_hosts(settings):
+        text = f"{text}; the connection to {', '.join(hosts)} may be in clear text: `inbox.url` does not require TLS"
+        return warning_finding(where, text, "set sslmode=verify-full and sslrootcert in `inbox.url`")
     return ok_finding(where, text)
 
 

@@ -221,7 +221,7 @@ def read_secrets(path: Path, scheme: AuthScheme = AuthScheme.BEARER) -> dict[int
             content = file.read(MAX_FILE + 1)
         text = content.decode("utf-8")
     except OSError as error:
-        raise unreadable_file_error(path, error) from error
+        raise unreadable_file_error(path, error, f"write the {scheme.word}s there, one per line") from error
     except UnicodeDecodeError as error:
         raise _invalid_file_error(path, scheme, "bytes that are not UTF-8") from error
     if len(content) > MAX_FILE:

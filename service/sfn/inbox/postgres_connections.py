@@ -21,9 +21,11 @@ from asyncpg import connect_utils
 from typing_extensions import override
 
 from sfn.inbox.postgres_server import (
+    EXPIRED,
     LOST,
     MISCONFIGURED,
     NO_TLS,
+    OTHER_HOST,
     UNREACHABLE,
     UNTRUSTED,
     Connect,
@@ -37,6 +39,8 @@ MAX_CACHED_STATEMENTS: Final = 256
 """Prepared statements of a connection: each set of changed columns has a statement of its own."""
 CLOSED_WITHIN: Final = 2.0
 """Seconds for a clean close."""
+_VERIFICATION: Final = {9: EXPIRED, 10: EXPIRED, 62: OTHER_HOST, 64: OTHER_HOST}
+"""Faults by OpenSSL's code of a failed verification."""
 _LAST_WORDS: Final = frozenset({"FATAL", "PANIC"})
 """After an error of such a severity the server ends the connection."""
 
@@ -147,6 +151,8 @@ async def connect(server: PostgresServer, *, prepares: bool) -> AsyncpgConnectio
         )
     except asyncpg.PostgresError as error:
         raise PostgresFault(error.sqlstate or UNREACHABLE, _text(error)) from None
+    except ssl.SSLCertVerificationError as error:
+        raise PostgresFault(_VERIFICATION.get(error.verify_code, UNTRUSTED), error.verify_message) from None
     except ssl.SSLError as error:
         raise PostgresFault(UNTRUSTED, error.reason or type(error).__name__) from None
     except asyncpg.TargetServerAttributeNotMatched as error:
@@ -156,6 +162,8 @@ async def connect(server: PostgresServer, *, prepares: bool) -> AsyncpgConnectio
         has_no_tls = isinstance(error, ConnectionError) and "rejected SSL upgrade" in str(error)
         raise PostgresFault(NO_TLS if has_no_tls else UNREACHABLE, _text(error)) from None
     except (asyncpg.InterfaceError, asyncpg.InternalClientError, ValueError) as error:
+        if str(error).startswith("root certificate file"):
+            raise PostgresFault(UNTRUSTED, "sslmode verifies the server, but sslrootcert is missing") from None
         # The driver's message may repeat its arguments.
         raise PostgresFault(MISCONFIGURED, type(error).__name__) from None
     return AsyncpgConnection(raw, prepares=prepares)

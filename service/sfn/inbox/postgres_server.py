@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Protocol
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from sfn.errors import ErrorScope, FatalError, OutcomeUnknown, Permanent, SfnError, Transient
 from sfn.inbox.model import RETRY_AFTER
@@ -30,6 +31,10 @@ NO_TLS: Final = "no-tls"
 """No SQLSTATE: the server does not support TLS, which the URL requires."""
 UNTRUSTED: Final = "untrusted"
 """No SQLSTATE: the server's certificate is not trusted, or a certificate file can't be read."""
+OTHER_HOST: Final = "other-host"
+"""No SQLSTATE: the server's certificate is for another host."""
+EXPIRED: Final = "expired"
+"""No SQLSTATE: the server's certificate is not valid now."""
 ABORTED: Final = "25P02"
 """SQLSTATE in_failed_sql_transaction: the transaction was rolled back."""
 
@@ -83,9 +88,11 @@ _AT_A_START: Final = {
     "3D000": "create the database: CREATE DATABASE … OWNER …",
     "42501": _GRANT,
     MISCONFIGURED: "set `inbox.url` to postgresql://user:password@host:port/database, percent-encoded",
-    LOGIN_FILE: "let the service's user read `inbox.password_file`",
+    LOGIN_FILE: "write the password there, readable for the service's user; or correct `inbox.password_file`",
     NO_TLS: "set ssl = on at the server, or another sslmode in `inbox.url`",
     UNTRUSTED: "set sslrootcert in `inbox.url` to the certificates that signed the server's, or to system",
+    OTHER_HOST: "name the server in `inbox.url` as its certificate does, or give it a certificate for this name",
+    EXPIRED: "renew the server's certificate, and compare the clocks of both hosts",
 }
 """Remedies of a wrong configuration: a start is refused, but a running process waits until it is corrected."""
 _FATAL: Final = {
@@ -135,6 +142,8 @@ def _of(remedies: Mapping[str, str], code: str) -> str | None:
 CONNECTED_WITHIN: Final = 5.0
 """Seconds, unless the URL says `connect_timeout`."""
 _CERTIFICATES: Final = frozenset({"sslcert", "sslcrl", "sslkey", "sslrootcert"})
+_ENCRYPTED: Final = frozenset({"require", "verify-ca", "verify-full"})
+"""Values of `sslmode` that refuse a connection without TLS."""
 _SYSTEM: Final = "system"
 """The value of `sslrootcert` that stands for the certificates of the system, as in libpq 16."""
 
@@ -158,6 +167,18 @@ class PostgresServer:
         login, _, hosts = parts.netloc.rpartition("@")
         user = login.partition(":")[0]
         return f"postgresql://{user}@{hosts}{parts.path}" if user else f"postgresql://{hosts}{parts.path}"
+
+    @property
+    def unsafe_hosts(self) -> list[str]:
+        """The hosts for which the server decides about encryption, without folders of sockets."""
+        options = self._options()
+        if options.get("sslrootcert") == _SYSTEM or options.get("sslmode") in _ENCRYPTED:
+            return []
+        named = urlsplit(self.url).netloc.rpartition("@")[2].split(",")
+        hosts = [unquote(re.sub(r":\d*$", "", host)) for host in named]
+        if not any(hosts):
+            hosts = options.get("host", "").split(",")
+        return [host for host in hosts if host and not host.startswith("/")]
 
     @property
     def patience(self) -> float:

@@ -21,6 +21,13 @@ config.catalogs is empty, so there is no configuration. Set config.catalogs.NAME
 {{- else if not $config.senders }}
 config.senders is empty. The listener then accepts connections on loopback only, where no pod reaches it. Set config.senders.NAME.secrets_file.
 {{- end }}
+{{- $lacking := list }}
+{{- range $name, $catalog := $config.catalogs }}
+{{- if not $catalog.vended_credentials }}{{ $lacking = append $lacking $name }}{{ end }}
+{{- end }}
+{{- if and $lacking (not $config.stores) }}
+config.stores is empty, so no table of {{ join ", " $lacking }} can be published. Set config.stores.NAME.prefix, or vended_credentials of each catalog.
+{{- end }}
 {{- include "iceberg-sfn.configProblems" . }}
 {{- end }}
 {{- range $where, $labels := dict "commonLabels" .Values.commonLabels "podLabels" .Values.podLabels }}
@@ -79,9 +86,10 @@ config.listener has only one of tls_certificate_file and tls_key_file. Set both.
 {{- if and (hasPrefix "sqlite:" $inbox.url) (not (hasPrefix "sqlite:////var/lib/sfn/" $inbox.url)) }}
 config.inbox.url names a file outside /var/lib/sfn. Only this folder is on the volume: sqlite:////var/lib/sfn/inbox.db.
 {{- end }}
-{{- $drain := regexFind "^[0-9]+s$" (toString (default "30s" $listener.drain)) }}
-{{- if and $drain (lt (int .Values.terminationGracePeriodSeconds) (add 40 (trimSuffix "s" $drain | int))) }}
-terminationGracePeriodSeconds is {{ int .Values.terminationGracePeriodSeconds }}. The listener needs config.listener.drain ({{ $drain }}) and 40 s more to stop.
+{{- $drain := toString (ternary "30s" $listener.drain (kindIs "invalid" $listener.drain)) }}
+{{- $needed := add 40 (include "iceberg-sfn.seconds" $drain) }}
+{{- if lt (int .Values.terminationGracePeriodSeconds) (int $needed) }}
+terminationGracePeriodSeconds is {{ int .Values.terminationGracePeriodSeconds }}. The listener needs config.listener.drain ({{ $drain }}) and 40 s more to stop. Set it to {{ $needed }}.
 {{- end }}
 {{- $ports := list (int $listener.port) }}
 {{- range $name, $gateway := .Values.config.gateway }}
@@ -97,6 +105,13 @@ config.gateway.{{ $name }}.port is used twice. Give each gateway with a host a p
 {{- end }}
 {{- include "iceberg-sfn.secretProblems" . }}
 {{- include "iceberg-sfn.fileProblems" (dict "root" . "path" "config" "table" .Values.config) }}
+{{- range regexFindAll "[?&]ssl(rootcert|cert|key|crl)=[^&]+" (toString $inbox.url) -1 }}
+{{- $parts := splitn "=" 2 . }}
+{{- $file := $parts._1 | replace "%2F" "/" | replace "%2f" "/" }}
+{{- if ne $file "system" }}
+{{- include "iceberg-sfn.fileProblem" (dict "root" $ "where" (printf "%s in config.inbox.url" (trimAll "?&" $parts._0)) "file" $file) }}
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* Secrets in `config` would be in a ConfigMap, which many people can read. */}}
@@ -157,6 +172,14 @@ SFN_{{ join "__" . | upper | replace "-" "_" | replace "." "_" }}
 {{- end }}
 {{- end -}}
 
+{{/* The whole seconds of a duration, rounded up. The service refuses what is none. */}}
+{{- define "iceberg-sfn.seconds" -}}
+{{- $units := dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0 "d" 86400.0 -}}
+{{- if regexMatch "^[0-9]{1,9}(\\.[0-9]{1,9})? ?(ms|s|m|h|d)$" . -}}
+{{- mulf (regexFind "^[0-9.]+" . | float64) (get $units (regexFind "[a-z]+$" .)) | ceil | int64 -}}
+{{- else -}}0{{- end -}}
+{{- end -}}
+
 {{/* Paths below /etc/sfn must be in a Secret or ConfigMap that is mounted. */}}
 {{- define "iceberg-sfn.fileProblems" -}}
 {{- $root := .root -}}
@@ -165,17 +188,21 @@ SFN_{{ join "__" . | upper | replace "-" "_" | replace "." "_" }}
 {{- if kindIs "map" $value }}
 {{- include "iceberg-sfn.fileProblems" (dict "root" $root "path" (printf "%s.%s" $path $key) "table" $value) }}
 {{- else if and (hasSuffix "_file" $key) (kindIs "string" $value) }}
-{{- if not (hasPrefix "/" $value) }}
-{{ $path }}.{{ $key }} is {{ $value }}. A path in a container begins with /.
-{{- else if hasPrefix "/etc/sfn/" $value }}
-{{- $parts := splitList "/" $value }}
+{{- include "iceberg-sfn.fileProblem" (dict "root" $root "where" (printf "%s.%s" $path $key) "file" $value) }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "iceberg-sfn.fileProblem" -}}
+{{- if not (hasPrefix "/" .file) }}
+{{ .where }} is {{ .file }}. A path in a container begins with /.
+{{- else if hasPrefix "/etc/sfn/" .file }}
+{{- $parts := splitList "/" .file }}
 {{- $kind := index $parts 3 }}
 {{- if not (and (eq (len $parts) 6) (has $kind (list "secrets" "configmaps"))) }}
-{{ $path }}.{{ $key }} is {{ $value }}. Files are at /etc/sfn/secrets/NAME/KEY and /etc/sfn/configmaps/NAME/KEY.
-{{- else if not (has (index $parts 4) (ternary $root.Values.secrets $root.Values.configMaps (eq $kind "secrets"))) }}
-{{ $path }}.{{ $key }} is in {{ index $parts 4 }}, which is not mounted. Add {{ index $parts 4 }} to {{ ternary "secrets" "configMaps" (eq $kind "secrets") }}.
-{{- end }}
-{{- end }}
+{{ .where }} is {{ .file }}. Files are at /etc/sfn/secrets/NAME/KEY and /etc/sfn/configmaps/NAME/KEY.
+{{- else if not (has (index $parts 4) (ternary .root.Values.secrets .root.Values.configMaps (eq $kind "secrets"))) }}
+{{ .where }} is in {{ index $parts 4 }}, which is not mounted. Add {{ index $parts 4 }} to {{ ternary "secrets" "configMaps" (eq $kind "secrets") }}. A list in a later values file replaces the whole list.
 {{- end }}
 {{- end }}
 {{- end -}}
