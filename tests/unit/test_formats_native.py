@@ -180,7 +180,7 @@ def test_times_are_those_of_rfc_3339(moment: str) -> None:
 
 
 def test_the_error_says_which_form_a_time_has() -> None:
-    assert "a date and time of RFC 3339" in refusal_of(orders(occurred_at="yesterday")).expected
+    assert "a date and time of RFC 3339" in str(refusal_of(orders(occurred_at="yesterday")))
 
 
 undotted = names.map(lambda name: name.replace(".", "-"))
