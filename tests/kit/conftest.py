@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -49,3 +49,18 @@ def prometheus(observed: Observed) -> Iterator[Prometheus]:
         refused = 'increase(sfn_requests_refused_total{status="401"}[1m]) > 0'
         wait_for(lambda: server.query(refused), "another scrape", PATIENCE, 0.1)
         yield server
+
+
+@pytest.fixture
+def until_filled(observed: Observed, prometheus: Prometheus) -> Callable[[str], None]:
+    """A function that waits until a query has values.
+
+    A rate has none if the last requests are older than its window: other tests may have run for minutes since.
+    """
+
+    def wait(query: str) -> None:
+        if not prometheus.values(query):
+            observed.send_requests()
+            wait_for(lambda: prometheus.values(query), f"series of {query}", PATIENCE, 0.2)
+
+    return wait

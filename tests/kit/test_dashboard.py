@@ -8,7 +8,7 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -16,12 +16,10 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.kit.observed import PATIENCE, Exported
-from tests.kit.prometheus import Prometheus
+from tests.kit.observed import Exported
 from tests.kit.promql import Selector, grouping, selectors, without_macros
 from tests.kit.test_prometheus import MONITOR, RECORDED, RULES, RUNBOOKS, TARGET_LABELS
 from tests.shape.wording import private_prose
-from tests.support.processes import wait_for
 
 with warnings.catch_warnings():
     # The library prefers the newer form of dashboards, which many installations of Grafana cannot import.
@@ -209,7 +207,6 @@ def test_it_uses_only_recorded_series_that_exist() -> None:
 
 
 @pytest.mark.parametrize("expr", [expr for _, expr in QUERIES], ids=[title for title, _ in QUERIES])
-def test_a_real_service_fills_it(expr: str, prometheus: Prometheus) -> None:
+def test_a_real_service_fills_it(expr: str, until_filled: Callable[[str], None]) -> None:
     everything = {"job": "iceberg-sfn", "instance": ".*", "catalog": ".*"}
-    query = without_macros(expr, everything)
-    wait_for(lambda: prometheus.values(query), f"series of {query}", PATIENCE, 0.2)
+    until_filled(without_macros(expr, everything))

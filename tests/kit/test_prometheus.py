@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 import subprocess
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
 
-from tests.kit.observed import PATIENCE, Exported
+from tests.kit.observed import Exported
 from tests.kit.prometheus import Prometheus
 from tests.kit.promql import Matcher, Selector, grouping, selectors
 from tests.shape.measures import anchors
 from tests.shape.wording import private_prose
-from tests.support.processes import wait_for
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "deploy" / "prometheus"
@@ -197,5 +197,5 @@ def test_a_real_prometheus_answers_the_expression(rule: dict[str, Any], promethe
 
 
 @of_every(RECORDS)
-def test_a_real_service_fills_a_recorded_series(rule: dict[str, Any], prometheus: Prometheus) -> None:
-    wait_for(lambda: prometheus.values(rule["record"]), rule["record"], PATIENCE, 0.2)
+def test_a_real_service_fills_a_recorded_series(rule: dict[str, Any], until_filled: Callable[[str], None]) -> None:
+    until_filled(rule["record"])

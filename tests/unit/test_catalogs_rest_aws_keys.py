@@ -20,7 +20,7 @@ from tests.support.processes import until
 from tests.support.rest_catalog import ORDERS, Open, Server, pass_by, running
 from tests.unit.signatures import KEY_ID, SECRET, Aws, alone
 
-SIGNED = {"auth": "sigv4", "signing_region": "eu-central-1", "signing_name": "glue", "config_timeout": 5.0}
+SIGNED = {"auth": "sigv4", "signing_region": "eu-central-1", "signing_name": "glue", "config_timeout": 30.0}
 ROLE = "arn:aws:iam::123456789012:role/sfn"
 STATIC = f"aws_access_key_id = {KEY_ID}\naws_secret_access_key = {SECRET}\n"
 MANY = 16
