@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DIST = ROOT / "dist"
 EXTRAS = "demo,postgres,read,s3"
 TOOLS = ["cryptography", "hypothesis", "psutil", "pytest", "pytest-randomly", "pytest-xdist", "pyyaml", "trustme"]
+READERS = ["chdb", "duckdb-extension-httpfs", "polars"]
+"""Other readers, with which pages are tested."""
 
 # Both are about the source tree: one builds it, the other follows links to its modules.
 ABOUT_SOURCES = ("test_its_way_to_install_it", "test_links_lead_somewhere")
@@ -47,7 +49,7 @@ def environment(folder: Path, wheel: Path) -> Path:
     constraints = folder / "constraints.txt"
     constraints.write_text("\n".join(line.strip() for line in pinned))
     pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    wanted = [f"iceberg-sfn[{EXTRAS}] @ {wheel.as_uri()}", *TOOLS]
+    wanted = [f"iceberg-sfn[{EXTRAS}] @ {wheel.as_uri()}", *TOOLS, *READERS]
     subprocess.run([*pip, "install", "--constraint", constraints, *wanted], check=True)
     subprocess.run([*pip, "check"], check=True, stdout=subprocess.DEVNULL)
     return python

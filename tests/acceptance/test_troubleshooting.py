@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from pyiceberg.table import StaticTable
 
+import sfn
 from sfn.demo.lake import duckdb_for_iceberg
 from tests.shape.wording import syntax_tree
 from tests.support.real_table import RealTable, real_table
@@ -38,7 +39,7 @@ THEIRS: Final = messages("Messages of others", "## Find a symptom")
 def texts() -> str:
     """Return every text of the package, one a line; values within them are `…`."""
     found = []
-    for module in (ROOT / "service").rglob("*.py"):
+    for module in Path(sfn.__file__).parent.rglob("*.py"):
         for node in ast.walk(syntax_tree(module.read_text())):
             if isinstance(node, ast.JoinedStr):
                 parts = (str(one.value) if isinstance(one, ast.Constant) else "…" for one in node.values)

@@ -5,17 +5,25 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Iterator
 from email import message_from_string
 from email.message import Message
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.utils import canonicalize_name
+
+from tests.shape.wording import syntax_tree
+from tests.support.deployment import closure
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -132,3 +140,29 @@ def test_the_extra_of_everything_has_every_extra_of_the_listener_and_its_readers
     (everything,) = PROJECT["optional-dependencies"]["all"]
     named = set(re.findall(r"\[(.*)\]", everything)[0].split(","))
     assert named == set(PROJECT["optional-dependencies"]) - {"all", "demo", "dev", "spark"}
+
+
+def imports(module: Path, seen: set[Path]) -> Iterator[str]:
+    """Yield the packages that a module of tests imports when it is imported, also through other modules of tests."""
+    seen.add(module)
+    for node in syntax_tree(module.read_text()).body:
+        names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        for name in names:
+            yield name.partition(".")[0]
+            path = ROOT / name.replace(".", "/")
+            for file in {path.with_suffix(".py"), path / "__init__.py"} - seen:
+                if name.startswith("tests.") and file.exists():
+                    yield from imports(file, seen)
+
+
+def test_the_environment_of_the_acceptance_tests_has_what_they_import() -> None:
+    program = runpy.run_path(str(ROOT / "deploy" / "release" / "acceptance.py"))
+    optional = PROJECT["optional-dependencies"]
+    extras = [one for extra in program["EXTRAS"].split(",") for one in optional[extra]]
+    known = closure([*PROJECT["dependencies"], *extras, *program["TOOLS"], *program["READERS"]])
+    seen: set[Path] = set()
+    names = {name for file in (ROOT / "tests" / "acceptance").glob("*.py") for name in imports(file, seen)}
+    of = packages_distributions()
+    missing = {name for name in names & of.keys() if known.isdisjoint(map(canonicalize_name, of[name]))}
+    assert missing - {"sfn"} == set()
