@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import string
 from dataclasses import dataclass
 
@@ -120,7 +119,7 @@ def graph(
             .sort(common_model.SortOrder.DESCENDING)
         )
     )
-    for query, letter in zip(queries, itertools.chain(string.ascii_uppercase), strict=False):
+    for query, letter in zip(queries, string.ascii_uppercase, strict=False):
         panel.with_target(_target(query, letter).range())
     if limits:
         style = common_model.GraphThresholdsStyleMode.DASHED
@@ -168,7 +167,7 @@ def timeline(
         .line_width(0)
         .fill_opacity(80)
     )
-    for query, letter in zip(queries, itertools.chain(string.ascii_uppercase), strict=False):
+    for query, letter in zip(queries, string.ascii_uppercase, strict=False):
         panel.with_target(_target(query, letter).range())
     return panel
 
