@@ -34,7 +34,7 @@ FOUND: Final = {
     "read-only": Found("the store lake", "EACCES", "let the service's user"),
     "foreign-file": Found("1 dead letter of prod:sales.orders", "sales_orders_main.ver", "sfn dead-letters show 1"),
     "drops-held": Found("the drop limit has held 4 tables", "8 passed before", "sfn release prod"),
-    "token-rotated": Found("5 requests with events were refused with 401", "127.0.0.1", "senders.etl.secrets"),
+    "token-rotated": Found("5 requests with events were refused with 401", "127.0.0.1", "[senders.etl]"),
 }
 
 
