@@ -13,6 +13,7 @@ from tests.servers.nats import Nats
 from tests.support.metrics_page import Page
 from tests.support.pull_source import Place
 from tests.support.service import Daemon, Lake, configure, lake, refused, serving
+from tests.support.trace_collector import SOON, collecting_traces
 
 SWEEPING = ({"PYTHONPATH": str(Path(__file__).parents[2])}, ("tests.integration.child_processes", "sweeping"))
 """The environment and the command of a service that need not wait long from one sweep to the next."""
@@ -51,6 +52,23 @@ async def test_what_is_told_over_nats_is_published_and_counted(tmp_path: Path, p
         assert told.value("sfn_pull_dropped_total", source="events") == 0
         daemon.send(signal.SIGTERM)
         assert await daemon.ended() == 0
+
+
+async def test_a_message_continues_the_trace_in_its_header(tmp_path: Path, place: Place) -> None:
+    await place.make_stream()
+    trace, sender = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    async with lake(tmp_path) as world, collecting_traces() as collector:
+        world.commit("orders")
+        more = f'[telemetry]\ntraces_endpoint = "{collector.url}"\n'
+        async with serving(configured(world, place, more), SOON):
+            await place.publish(event("orders"), headers={"traceparent": f"00-{trace}-{sender}-01"})
+            await world.until_published("orders")
+            await collector.until(lambda spans: any(one.name == "publish" for one in spans))
+    tree = collector.tree(trace)
+    assert (tree["receive events"], tree["inbox append"]) == ({"inbox append"}, {"publish"})
+    assert "write file" in tree["publish"]
+    (received,) = collector.named("receive events")
+    assert received.parent == sender
 
 
 async def test_what_is_published_while_the_service_is_away_waits_for_it(tmp_path: Path, place: Place) -> None:
