@@ -136,6 +136,16 @@ Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME,
 """A level, a name, a ref, an event id, a catalog."""
 Location: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_LOCATION, pattern=TEXT_PATTERN)]
 """A location of a file."""
+TIMESTAMP_PATTERN: Final = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$(?!\n)"
+)
+Timestamp: TypeAlias = Annotated[
+    str, msgspec.Meta(pattern=TIMESTAMP_PATTERN, extra_json_schema={"format": "date-time"})
+]
+"""A date and time."""
+
+_FORMS: Final = {TIMESTAMP_PATTERN: "a date and time of RFC 3339, such as 2026-01-31T12:00:00Z"}
+"""What an error calls a pattern; others are in the schema."""
 
 _StructT = TypeVar("_StructT", bound=msgspec.Struct)
 _WORDS: Final = {
@@ -196,7 +206,7 @@ def _invalid_object(
         elif pattern is not None and (control := _CONTROL.search(value)) is not None:
             expected, found = f"{expected} without control characters", f"U+{ord(control[0]):04X}"
         elif pattern is not None:
-            form = "a date and time of RFC 3339, such as 2026-01-31T12:00:00Z" if at.endswith("_at") else ""
+            form = next((words for one, words in _FORMS.items() if repr(one) in message), None)
             expected, found = form or f"{expected} in the form that /openapi.json describes", ascii(value[:40])
         else:
             found = json_kind(value)

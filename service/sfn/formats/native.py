@@ -28,6 +28,7 @@ from sfn.formats.event import (
     Event,
     Location,
     Text,
+    Timestamp,
     convert_object,
     field_error,
     rename_notifications,
@@ -41,9 +42,6 @@ _ORIGINS: Final[Mapping[str | None, TableOrigin]] = {"create": TableOrigin.CREAT
 
 _LEVEL: Final = f"[^.{CONTROL_CHARACTERS}]{{1,{MAX_NAME}}}"
 _DOTTED: Final = rf"^{_LEVEL}(\.{_LEVEL}){{0,{MAX_LEVELS - 1}}}$"
-_TIMESTAMP: Final = (
-    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$(?!\n)"
-)
 
 Namespace: TypeAlias = Annotated[
     Annotated[tuple[Text, ...], Meta(max_length=MAX_LEVELS)]
@@ -74,7 +72,7 @@ class NativeEvent(NativeIdentifier, frozen=True):
         Location | None, Meta(description="an event-only catalog needs it, unless it is a drop or a rename")
     ] = None
     ref: Text | None = None
-    occurred_at: Annotated[str, Meta(pattern=_TIMESTAMP, extra_json_schema={"format": "date-time"})] | None = None
+    occurred_at: Timestamp | None = None
 
 
 _Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]

@@ -240,7 +240,7 @@ class Senders:
 
     def _explain_authorization(self, authorization: bytes) -> str:
         if bearer_token(authorization) is None:
-            return "the request has no Authorization header with a bearer token, or several such headers"
+            return "the Authorization header has no bearer token, or occurs several times"
         if self._keyring.owner_of(authorization) is not None:
             return "the bearer token is an operator's"
         return "the bearer token is none of the active ones, or two parties have it"

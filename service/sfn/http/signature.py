@@ -208,7 +208,7 @@ def _parse_webhook(
         return InvalidSignature(f"webhook-signature has more than {MAX_SIGNATURES} signatures")
     digests = tuple(digest for part in parts if (digest := _digest_of_version_1(part)) is not None)
     if not digests:
-        return InvalidSignature("webhook-signature has no base64 of 32 bytes with version v1")
+        return InvalidSignature("webhook-signature has no well-formed signature of version v1")
     return SignatureClaim(b"%b.%b." % (message, timestamp), digests, message.decode())
 
 
