@@ -187,7 +187,7 @@ def measure_coalescing(events: int, folder: Path, say: Callable[[str], None]) ->
         event_sender(running.url) as sender,
     ):
         sender.tell(event(TABLE, asked.commit(TABLE)))
-        _until(file.exists, f"{file} is not written")
+        until(file.exists, f"{file} is not written")
         away = warehouse.rename(folder / "away")
         pointer = ""
         for number in range(events):
@@ -195,11 +195,11 @@ def measure_coalescing(events: int, folder: Path, say: Callable[[str], None]) ->
             sender.tell(event(TABLE, pointer))
             if (number + 1) % 1_000 == 0:
                 say(f"coalescing: {number + 1}/{events} events while the store is away")
-        _until(lambda: bool(records(running.log, "store unreachable")), "the store was to be away, and is not")
+        until(lambda: bool(records(running.log, "store unreachable")), "the store was to be away, and is not")
         with _watched(away / file.relative_to(warehouse), file) as seen:
             away.rename(warehouse)
-            _until(lambda: _says(file, pointer), f"{file} does not say {pointer}")
-            _until(lambda: time.monotonic() - seen.last > _QUIET, "the files are written without end")
+            until(lambda: says(file, pointer), f"{file} does not say {pointer}")
+            until(lambda: time.monotonic() - seen.last > _QUIET, "the files are written without end")
     note = f"for {events} commits of one table while the store was away"
     return [
         Figure(
@@ -239,7 +239,7 @@ def measure_burst(events: int, folder: Path, say: Callable[[str], None]) -> list
         accepted = time.monotonic() - began
         say(f"burst: {events} events accepted in {accepted:.1f} s")
         for name, pointer in pointers.items():
-            _until(lambda: _says(sfn_file(warehouse, name), pointer), f"the file of {name} does not say {pointer}")  # noqa: B023 - called at once
+            until(lambda: says(sfn_file(warehouse, name), pointer), f"the file of {name} does not say {pointer}")  # noqa: B023 - called at once
         right = time.monotonic() - began
     published = Counter(record["table"] for record in records(running.log, "settled") if record["files"])
     say(f"burst: all files right after {right:.1f} s")
@@ -302,19 +302,31 @@ def _identity(file: Path) -> tuple[int, int] | None:
     return found.st_ino, found.st_mtime_ns
 
 
-def _says(file: Path, pointer: str) -> bool:
+def says(file: Path, pointer: str) -> bool:
+    """Return whether a file that may not be there yet has a pointer."""
     try:
         return pointer in file.read_text()
     except FileNotFoundError:
         return False
 
 
-def _until(holds: Callable[[], bool], otherwise: str) -> None:
-    give_up_at = time.monotonic() + _PATIENCE
+def until(holds: Callable[[], bool], otherwise: str, within: float = _PATIENCE, every: float = 0.01) -> None:
+    """Wait until something holds.
+
+    Args:
+        holds: what is asked.
+        otherwise: what is wrong if it does not hold in time.
+        within: seconds that there are for it.
+        every: seconds between two questions.
+
+    Raises:
+        Unmeasured: it does not hold in time.
+    """
+    give_up_at = time.monotonic() + within
     while not holds():
         if time.monotonic() > give_up_at:
-            raise Unmeasured(f"{otherwise} after {_PATIENCE:g} s")
-        time.sleep(0.01)
+            raise Unmeasured(f"{otherwise} after {within:g} s")
+        time.sleep(every)
 
 
 def measure_filling(commits: int, folder: Path, say: Callable[[str], None]) -> list[Figure]:

@@ -22,6 +22,7 @@ import pytest
 from tests.bench import many, servers
 from tests.bench.accept import cpu_seconds, create, event, event_sender, lasting_postgres, made, sfn_file
 from tests.bench.many import Many
+from tests.bench.publish import says, until
 from tests.bench.record import Figure, Run, Unmeasured
 from tests.bench.servers import Service, Setting, records, service
 from tests.bench.stores import IN_FLIGHT, WARM, published
@@ -44,8 +45,8 @@ SWEEPS: Final = 2
 """Sweeps that find nothing."""
 
 _PATIENCE: Final = 900.0
-_TICK: Final = 0.1
 _PER: Final = 1_000
+_wait = partial(until, within=_PATIENCE, every=0.1)
 _KB, _MB = 1_000, 1_000_000
 _SIZE: Final = """SELECT sum(pg_total_relation_size(oid)) FROM pg_class
                   WHERE relkind = 'r' AND relnamespace = 'sfn'::regnamespace"""
@@ -108,7 +109,7 @@ def swept(count: int, folder: Path, say: Say) -> Iterator[Figure]:
         with service(setting) as running:
             meter = _Meter(running)
             while waiting:
-                _until((waiting[-1] / "version-hint.text").exists, f"{waiting[-1]} was not published")
+                _wait((waiting[-1] / "version-hint.text").exists, f"{waiting[-1]} was not published")
                 waiting.pop()
             say(f"sizing: {count:,} tables published in {meter.seconds:.0f} s, {meter.cpu:.1f} s of CPU")
             yield _figure(f"first_sweep_cpu_{count}", "CPU s per 1,000 tables", meter.cpu * _PER / count)
@@ -118,9 +119,9 @@ def swept(count: int, folder: Path, say: Say) -> Iterator[Figure]:
         yield _figure(f"inbox_per_table_{count}", "KB", _inbox_bytes(setting) / count / _KB)
         setting = replace(setting, sweep=EVERY)
         with service(setting) as running:
-            _until(lambda: _sweeps(running) > 0, "no sweep ended")
+            _wait(lambda: _sweeps(running) > 0, "no sweep ended")
             asked, meter = catalog.asked(), _Meter(running)
-            _until(lambda: _sweeps(running) > SWEEPS, "no more sweeps ended")
+            _wait(lambda: _sweeps(running) > SWEEPS, "no more sweeps ended")
             loaded, same = ((catalog.asked()[name] - asked[name]) / SWEEPS for name in ("loads", "unchanged"))
             note = f"{loaded:,.0f} tables loaded a sweep, {same:,.0f} of them unchanged"
             yield _figure(f"sweep_cpu_{count}", "CPU s per 1,000 tables", meter.cpu / SWEEPS * _PER / count, note)
@@ -206,23 +207,11 @@ def _commit(catalog: servers.Catalog, running: Service, warehouse: Path, names: 
         for name, pointer in pointers.items():
             sender.tell(event(name, pointer))
     for name, pointer in pointers.items():
-        _until(partial(_says, sfn_file(warehouse, name), pointer), f"{name} was not published")
-
-
-def _says(file: Path, pointer: str) -> bool:
-    return file.exists() and pointer in file.read_text()
+        _wait(partial(says, sfn_file(warehouse, name), pointer), f"{name} was not published")
 
 
 def _sweeps(running: Service) -> int:
     return sum(record["outcome"] == "swept" for record in records(running.log, "settled"))
-
-
-def _until(holds: Callable[[], bool], otherwise: str) -> None:
-    give_up_at = time.monotonic() + _PATIENCE
-    while not holds():
-        if time.monotonic() > give_up_at:
-            raise Unmeasured(f"{otherwise} after {_PATIENCE:g} s")
-        time.sleep(_TICK)
 
 
 def _most(process: psutil.Process) -> int:
